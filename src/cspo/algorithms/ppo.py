@@ -1,0 +1,74 @@
+"""PPO: proximal policy optimisation, without constraints (Schulman et al., 2017).
+
+    maximise  L_R(theta) = mean min(r A_r, clip(r, 1 - eps, 1 + eps) A_r)
+
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), eps = `clip`.
+
+Costs are measured, logged and fitted by their critics, but do not influence the policy: the reference for
+what ignoring the limits costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cspo.algorithms.registry import register
+from cspo.errors import require_positive
+from cspo.surrogates import clip_fraction, clipped_reward_surrogate
+from cspo.types import Batch, FloatArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cspo.optim.minibatch import Columns, Learner
+    from cspo.policy import Distribution
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of PPO."""
+
+    clip: float = 0.2
+    """Clip range eps of the probability ratio."""
+
+    def validate(self, num_costs: int) -> None:
+        """Refuse settings that make no sense."""
+        require_positive(self, "clip")
+
+
+@register("ppo")
+class PPO:
+    """Unconstrained PPO."""
+
+    Config = Config
+    summary = "unconstrained PPO: measures costs, ignores limits"
+
+    def __init__(self, config: Config, learner: Learner, num_costs: int, gamma: float) -> None:
+        """See `Algorithm`."""
+        self.config, self.learner = config, learner
+        self.multiplier = np.zeros(num_costs)
+
+    def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
+        """See `Algorithm`."""
+        eps = self.config.clip
+
+        def loss(new: Distribution, mb: Columns) -> Tensor:
+            return -clipped_reward_surrogate(new.ratio, mb["A_r"], eps)
+
+        fit = self.learner.fit(batch, loss, {"A_r": batch.adv_r})
+        return {
+            "kl": fit.kl,
+            "passes": fit.passes,
+            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
+            **fit.metrics,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """PPO remembers nothing between epochs."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """PPO remembers nothing between epochs."""

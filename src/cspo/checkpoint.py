@@ -1,0 +1,126 @@
+"""Everything a run needs to go on, in one file, written atomically, readable without pickle.
+
+A checkpoint is a safetensors file: arrays as tensors, everything else as JSON in the header, and a digest of
+both. A file that was cut short or altered is recognised, and the one before it is used instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+
+from cspo.errors import CspoError
+
+FORMAT = "cspo-checkpoint-1"
+SUFFIX = ".safetensors"
+
+
+class DamagedCheckpoint(CspoError):
+    """A checkpoint that cannot be trusted."""
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, flush it to disk and rename it into place."""
+    temporary = path.with_name(f".{path.name}.partial")
+    write(temporary)
+    with open(temporary, "rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8") and None)
+
+
+def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path:
+    """Write the state after `epoch` and remove all but the newest `keep` checkpoints."""
+    arrays: dict[str, np.ndarray] = {}
+    plain = _split(state, "", arrays)
+    text = json.dumps(plain)
+    metadata = {"format": FORMAT, "state": text, "digest": _digest(arrays, text)}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"epoch-{epoch:06d}{SUFFIX}"
+    write_atomically(path, lambda target: safetensors.numpy.save_file(arrays, target, metadata))
+    for old in list_checkpoints(folder)[:-keep]:
+        old.unlink()
+    return path
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return the state in a checkpoint file, or raise `DamagedCheckpoint`."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise DamagedCheckpoint(f"{path.name} cannot be read ({error})") from error
+    text = metadata.get("state", "")
+    if metadata.get("format") != FORMAT:
+        raise DamagedCheckpoint(f"{path.name} is not a checkpoint of this format ({FORMAT})")
+    if metadata.get("digest") != _digest(arrays, text):
+        raise DamagedCheckpoint(f"{path.name} was altered: its digest does not match")
+    state: dict[str, Any] = _join(json.loads(text), arrays)
+    return state
+
+
+def load_newest(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the newest readable state and a sentence for every damaged checkpoint passed over."""
+    notes = []
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            return load(path), notes
+        except DamagedCheckpoint as error:
+            notes.append(f"Checkpoint {error}; using the one before it.")
+    if notes:
+        raise CspoError(f"No checkpoint in {folder} can be read: {' '.join(notes)}")
+    raise CspoError(f"{folder} holds no checkpoint: the run stopped before its first epoch ended. Start it again.")
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, oldest first."""
+    return sorted(folder.glob(f"epoch-*{SUFFIX}"))
+
+
+def parameter_hash(state: dict[str, Any]) -> str:
+    """Return a short digest of every array in a nested state, for comparing two runs."""
+    arrays: dict[str, np.ndarray] = {}
+    _split(state, "", arrays)
+    return _digest(arrays, "")[:16]
+
+
+def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Move arrays out of a nested state into `arrays`, leaving references that JSON can hold."""
+    if isinstance(value, dict):
+        return {key: _split(item, f"{path}/{key}", arrays) for key, item in value.items()}
+    if isinstance(value, torch.Tensor):
+        value = value.detach().numpy()
+    if isinstance(value, np.ndarray):
+        arrays[path] = np.ascontiguousarray(value)
+        return {"array": path}
+    return value
+
+
+def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"array"}:
+            return torch.from_numpy(arrays[value["array"]])
+        return {key: _join(item, arrays) for key, item in value.items()}
+    return value
+
+
+def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()

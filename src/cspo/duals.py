@@ -1,0 +1,98 @@
+"""Lagrange multipliers, one per constraint: lam rises while J_c > d and falls while J_c < d."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from cspo.types import FloatArray
+
+DualRule = Literal["adam", "projected"]
+
+
+class Dual(Protocol):
+    """K multipliers and the rule that moves them."""
+
+    lam: FloatArray  # (K,)
+
+    def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
+        """Move the multipliers once for costs J_c (K,) and limits d (K,), and return them."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything `load_state_dict` needs."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        ...
+
+
+class ProjectedAscent:
+    """lam <- [lam + lr (J_c - d)]_+, at most `upper`."""
+
+    def __init__(self, num_costs: int, init: float, lr: float, upper: float = np.inf) -> None:
+        """Start K multipliers at `init`."""
+        self.lam = np.full(num_costs, float(init))
+        self.lr, self.upper = lr, upper
+
+    def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
+        """See `Dual`."""
+        self.lam = np.clip(self.lam + self.lr * (J_c - d), 0.0, self.upper)
+        return self.lam
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Dual`."""
+        return {"lam": self.lam.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Dual`."""
+        self.lam = np.array(state["lam"])
+
+
+class AdamAscent:
+    """Adam on the loss -lam (J_c - d), then clamped to [0, upper].
+
+    Adam makes the step about `lr` whatever the size of the violation, and its second moment remembers the
+    whole run: after a long violation the multiplier reacts late.
+    """
+
+    beta1, beta2, eps = 0.9, 0.999, 1e-8
+
+    def __init__(self, num_costs: int, init: float, lr: float, upper: float = np.inf) -> None:
+        """Start K multipliers at `init`."""
+        self.lam = np.full(num_costs, float(init))
+        self.lr, self.upper = lr, upper
+        self.first, self.second, self.count = np.zeros(num_costs), np.zeros(num_costs), 0
+
+    def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
+        """See `Dual`."""
+        gradient = -(J_c - d)
+        self.count += 1
+        self.first = self.beta1 * self.first + (1.0 - self.beta1) * gradient
+        self.second = self.beta2 * self.second + (1.0 - self.beta2) * gradient**2
+        first = self.first / (1.0 - self.beta1**self.count)
+        second = self.second / (1.0 - self.beta2**self.count)
+        self.lam = np.clip(self.lam - self.lr * first / (np.sqrt(second) + self.eps), 0.0, self.upper)
+        return self.lam
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Dual`."""
+        return {
+            "lam": self.lam.copy(),
+            "first": self.first.copy(),
+            "second": self.second.copy(),
+            "count": self.count,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Dual`."""
+        self.lam, self.first, self.second = (np.array(state[k]) for k in ("lam", "first", "second"))
+        self.count = int(state["count"])
+
+
+def make_dual(rule: DualRule, num_costs: int, init: float, lr: float, upper: float = np.inf) -> Dual:
+    """Return the multipliers of this rule."""
+    kind = AdamAscent if rule == "adam" else ProjectedAscent
+    return kind(num_costs, init, lr, upper)

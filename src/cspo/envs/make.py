@@ -1,0 +1,125 @@
+"""The one door to environments: whatever a user calls an environment becomes a `BatchEnv`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from cspo.envs.batch import BatchEnv
+from cspo.envs.tasks import NAMESPACE, native_name, native_tasks
+from cspo.errors import CspoError, nearest
+
+if TYPE_CHECKING:
+    from cspo.envs.gym import CostFunction
+
+_BATCH_ENV_NAMES = ("num_envs", "observation_size", "action_size", "cost_names", "random_state", "set_random_state")
+
+
+def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction | None = None) -> BatchEnv:
+    """Return `num_envs` copies of `env` as a `BatchEnv`.
+
+    Args:
+        env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory (called once
+            per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`, which is returned as it is.
+        num_envs: Number of copies; a `BatchEnv` brings its own.
+        threads: Threads that step a native task; other environments are stepped one after another.
+        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without its own cost.
+
+    Raises:
+        CspoError: Says in words what is wrong with the name or the environment.
+    """
+    if is_batch_env(env):
+        return cast("BatchEnv", env)
+    if num_envs < 1:
+        raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
+    if isinstance(env, str) and (name := native_name(env)) is not None:
+        from cspo.envs.velocity import VelocityEnv
+
+        if cost_fn is not None:
+            raise CspoError(f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}.")
+        return VelocityEnv(name, num_envs, threads)
+
+    from cspo.envs.gym import GymBatchEnv
+
+    if isinstance(env, str):
+        return GymBatchEnv(factory_of(env), num_envs, cost_fn=cost_fn, name=env)
+    if hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
+        if num_envs != 1:
+            raise CspoError(
+                f"one environment cannot be stepped as {num_envs} copies: pass a factory that makes a new one, "
+                "or num_envs=1."
+            )
+        return GymBatchEnv([env], 1, cost_fn=cost_fn)
+    if callable(env):
+        return GymBatchEnv(env, num_envs, cost_fn=cost_fn)
+    raise CspoError(
+        f"an environment is a name, an environment object or a function that makes one, not {type(env).__name__}."
+    )
+
+
+def is_batch_env(env: Any) -> bool:
+    """Whether `env` already is a `BatchEnv` (told by its attributes, so no inheritance is needed)."""
+    return not isinstance(env, type) and all(hasattr(env, name) for name in _BATCH_ENV_NAMES)
+
+
+def factory_of(name: str) -> Callable[[], Any]:
+    """Return a function that makes the environment called `name`: a Gymnasium id or "module:factory"."""
+    import gymnasium
+
+    from cspo.envs.gym import register_tasks
+
+    register_tasks()
+    module_name, colon, rest = name.partition(":")
+    if colon:
+        module = _import(module_name, name)
+        if callable(factory := getattr(module, rest, None)):
+            return cast("Callable[[], Any]", factory)
+        # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
+        if rest not in gymnasium.registry:
+            public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+            raise CspoError(f"{module_name} has no function or id {rest!r}: {nearest(rest, public)}")
+        name = rest
+    if name not in gymnasium.registry and _newest_version(name) is None:
+        names = [*gymnasium.registry, *(row.name for row in native_tasks())]
+        hint = nearest(name, names) if _is_near(name, names) else "see `cspo tasks`, or give a Gymnasium id."
+        raise CspoError(f"there is no environment {name!r}: {hint}")
+
+    def make() -> Any:
+        try:
+            return gymnasium.make(name)
+        except (gymnasium.error.Error, ImportError) as fault:
+            raise CspoError(f"Gymnasium cannot make {name}: {fault}") from fault
+
+    return make
+
+
+def _is_near(name: str, names: list[str]) -> bool:
+    """Whether `nearest` has a suggestion; the registry is too long to be listed otherwise."""
+    return nearest(name, names).startswith("did you mean")
+
+
+def _newest_version(name: str) -> int | None:
+    """Return the version Gymnasium would take for an id without "-v0", or None if it knows none."""
+    from gymnasium.envs.registration import find_highest_version, parse_env_id
+
+    try:
+        namespace, short, version = parse_env_id(name)
+    except Exception:  # Gymnasium's own error for a malformed id
+        return None
+    return find_highest_version(namespace, short) if version is None else None
+
+
+def _import(module_name: str, asked: str) -> Any:
+    """Import a user's module, looking in the current directory first as `python` itself does."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as fault:
+        if fault.name != module_name.partition(".")[0] and fault.name != module_name:
+            raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
+        raise CspoError(f"there is no module {module_name!r} (asked for by {asked!r}) here or installed.") from fault

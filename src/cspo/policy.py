@@ -1,0 +1,215 @@
+"""Who acts: an observation normaliser, a Gaussian actor, a reward critic and K cost critics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cspo.networks import CHUNK, StackedMLP, parameter_count
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Normaliser:
+    """Running mean and standard deviation of everything seen so far, per coordinate.
+
+    A new batch is counted first and normalised with the statistics that include it. The standard deviation
+    has the (n - 1) divisor and a floor; with a single observation seen there is none, and it passes unchanged.
+    """
+
+    def __init__(self, size: int, clip: float = 5.0, std_floor: float = 0.01, enabled: bool = True) -> None:
+        """Start with nothing seen; `enabled=False` passes every observation through unchanged."""
+        self.clip, self.std_floor, self.enabled = clip, std_floor, enabled
+        self.count = 0
+        self.mean = np.zeros(size)
+        self.square_sum = np.zeros(size)  # sum of squared deviations from the mean
+        self._inverse_std = np.ones(size)
+
+    def push(self, x: NDArray[np.floating[Any]]) -> None:
+        """Count the rows of x (B, D), merged with the past as one group with another."""
+        if not self.enabled:
+            return
+        rows = x.shape[0]
+        total = self.count + rows
+        batch_mean = np.add.reduce(x, axis=0) / rows
+        deviation = x - batch_mean
+        delta = batch_mean - self.mean
+        self.square_sum += np.einsum("bd,bd->d", deviation, deviation)
+        self.square_sum += delta * delta * (self.count * rows / total)
+        self.mean += delta * (rows / total)
+        self.count = total
+        if total > 1:
+            self._inverse_std = 1.0 / np.maximum(np.sqrt(self.square_sum / (total - 1)), self.std_floor)
+
+    def __call__(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
+        """Normalise x (..., D) without counting it."""
+        if not self.enabled or self.count <= 1:
+            return x.astype(np.float32)
+        scaled = (x - self.mean) * self._inverse_std
+        np.minimum(scaled, self.clip, out=scaled)
+        np.maximum(scaled, -self.clip, out=scaled)
+        return scaled.astype(np.float32)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics."""
+        return {"count": self.count, "mean": self.mean.copy(), "square_sum": self.square_sum.copy()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        self.count = int(state["count"])
+        self.mean = np.array(state["mean"])
+        self.square_sum = np.array(state["square_sum"])
+        if self.count > 1:
+            std = np.sqrt(self.square_sum / (self.count - 1))
+            self._inverse_std = 1.0 / np.maximum(std, self.std_floor)
+
+
+@dataclass(slots=True)
+class Distribution:
+    """The current policy on a minibatch; each tensor carries a gradient to the actor's parameters."""
+
+    log_prob: Tensor  # (B,)
+    mean: Tensor  # (B, A)
+    log_std: Tensor  # (A,)
+    ratio: Tensor  # (B,) probability of the action relative to the policy that collected it
+
+
+class _GaussianPolicy(torch.autograd.Function):
+    """log pi(a|s), mean and log std as one autograd node over the actor's flat parameters."""
+
+    @staticmethod
+    def forward(ctx: Any, parameters: Tensor, x: Tensor, action: Tensor, actor: Actor) -> tuple[Tensor, ...]:
+        mean = actor.mlp.forward(x)[0]
+        inverse_std = actor.log_std.neg().exp_()
+        z = (action - mean).mul_(inverse_std)
+        ctx.actor, ctx.z, ctx.inverse_std = actor, z, inverse_std
+        ctx.set_materialize_grads(False)
+        log_prob = gaussian_log_prob(z, actor.log_std)
+        return log_prob, mean, actor.log_std.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        grad_log_prob, grad_mean, grad_log_std = grads
+        actor, z = ctx.actor, ctx.z
+        delta, std_part = None, None
+        if grad_log_prob is not None:
+            weighted = z * grad_log_prob.unsqueeze(1)
+            delta = weighted * ctx.inverse_std  # d log_prob / d mean = z / std
+            std_part = weighted.mul_(z).sum(0) - grad_log_prob.sum()  # d log_prob / d log_std = z^2 - 1
+        if grad_mean is not None:
+            delta = grad_mean if delta is None else delta + grad_mean
+        if grad_log_std is not None:
+            std_part = grad_log_std if std_part is None else std_part + grad_log_std
+        actor.backward(torch.zeros_like(z) if delta is None else delta, std_part)
+        return actor.gradient, None, None, None
+
+
+def gaussian_log_prob(z: Tensor, log_std: Tensor) -> Tensor:
+    """Return the log-density (B,) of standardised samples z (B, A), summed over action dimensions."""
+    constant = log_std.sum() + HALF_LOG_TWO_PI * z.shape[1]
+    return torch.linalg.vecdot(z, z).mul_(-0.5).sub_(constant)
+
+
+class Actor:
+    """A diagonal Gaussian policy: an MLP for the mean and one trained log standard deviation per action."""
+
+    def __init__(self, sizes: Sequence[int], log_std_init: float, rng: np.random.Generator) -> None:
+        """Initialise the mean network from `rng` and the log standard deviations at `log_std_init`."""
+        mlp_size, actions = parameter_count(sizes), sizes[-1]
+        self.parameters = torch.zeros(mlp_size + actions)  # the MLP's, then log_std
+        self.gradient = torch.zeros_like(self.parameters)
+        self.log_std = self.parameters[mlp_size:]
+        self._log_std_gradient = self.gradient[mlp_size:]
+        self.mlp = StackedMLP(sizes, self.parameters[None, :mlp_size], self.gradient[None, :mlp_size])
+        self.mlp.initialise(rng)
+        self.log_std.fill_(log_std_init)
+        # The node below needs an input that asks for a gradient; views of it must stay writable in place.
+        self._leaf = self.parameters.detach().requires_grad_()
+
+    def distribution(self, x: Tensor, action: Tensor, old_log_prob: Tensor) -> Distribution:
+        """Return the current policy at observations x (B, D) for the actions taken there.
+
+        Only one result at a time can be differentiated: the network keeps the activations of its last call.
+        """
+        log_prob, mean, log_std = _GaussianPolicy.apply(self._leaf, x, action, self)
+        return Distribution(log_prob, mean, log_std, (log_prob - old_log_prob).exp())
+
+    def gradient_of(self, loss: Tensor, *, keep_graph: bool = False) -> Tensor:
+        """Return the gradient of a loss with respect to the flat parameters, a buffer that is used again."""
+        (gradient,) = torch.autograd.grad(loss, self._leaf, retain_graph=keep_graph)
+        return gradient
+
+    def backward(self, grad_mean: Tensor, grad_log_std: Tensor | None) -> None:
+        """Fill `gradient` from the gradient at the mean (B, A) and at log_std (A,)."""
+        self.mlp.backward(grad_mean.unsqueeze(0))
+        if grad_log_std is None:
+            self._log_std_gradient.zero_()
+        else:
+            self._log_std_gradient.copy_(grad_log_std)
+
+    def score_gradient(self, x: Tensor, action: Tensor, weight: Tensor) -> Tensor:
+        """Return the gradient of mean(weight * log pi(action|x)) over a batch of any length, as a new tensor."""
+        total = torch.zeros_like(self.parameters)
+        inverse_std = self.log_std.neg().exp()
+        for start in range(0, x.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            z = (action[rows] - self.mlp.forward(x[rows])[0]) * inverse_std
+            weighted = z * weight[rows, None]
+            self.backward(weighted * inverse_std, (weighted * z).sum(0) - weight[rows].sum())
+            total += self.gradient
+        return total / x.shape[0]
+
+
+class Policy:
+    """Normaliser, actor and 1 + K critics: everything that is trained."""
+
+    def __init__(
+        self,
+        observation_size: int,
+        action_size: int,
+        num_costs: int,
+        normaliser: Normaliser,
+        rng: np.random.Generator,
+        hidden_sizes: Sequence[int] = (64, 64),
+        log_std_init: float = 0.0,
+    ) -> None:
+        """Draw the initial networks from `rng`."""
+        self.normaliser = normaliser
+        self.actor = Actor((observation_size, *hidden_sizes, action_size), log_std_init, rng)
+        critic_sizes = (observation_size, *hidden_sizes, 1)
+        self.critic_parameters = torch.zeros(1 + num_costs, parameter_count(critic_sizes))
+        self.critic_gradient = torch.zeros_like(self.critic_parameters)
+        self.critics = StackedMLP(critic_sizes, self.critic_parameters, self.critic_gradient)
+        self.critics.initialise(rng)
+
+    def values(self, x: Tensor) -> Tensor:
+        """Return the critics' values (1 + K, B) at normalised observations x (B, D), reward critic first."""
+        return self.critics.predict(x)[..., 0]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything trained."""
+        return {
+            "actor": self.actor.parameters.clone(),
+            "critics": self.critic_parameters.clone(),
+            "normaliser": self.normaliser.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        self.actor.parameters.copy_(state["actor"])
+        self.critic_parameters.copy_(state["critics"])
+        self.normaliser.load_state_dict(state["normaliser"])
+
+
+def mean_kl(batch_mean: Tensor, batch_log_std: Tensor, mean: Tensor, log_std: Tensor) -> float:
+    """Return KL(old || new) of diagonal Gaussians, summed over action dimensions, averaged over samples."""
+    variance_ratio = (2.0 * (batch_log_std - log_std)).exp()
+    shift = (batch_mean - mean).square_().mean(0) * (-2.0 * log_std).exp()
+    return float((0.5 * (variance_ratio + shift - 1.0) - (batch_log_std - log_std)).sum())

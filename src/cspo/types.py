@@ -1,0 +1,93 @@
+"""The objects that flow through one epoch. Array shapes are documented here, once.
+
+Letters: T steps per environment, N environments, n = T * N samples, D observation size, A action size,
+K constraints, E finished episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FloatArray = NDArray[np.float64]
+
+
+def per_constraint(name: str, values: Iterable[float]) -> dict[str, float]:
+    """Name one value per constraint: `name` if there is one, else `name_0`, `name_1`, ..."""
+    listed = [float(value) for value in values]
+    if len(listed) == 1:
+        return {name: listed[0]}
+    return {f"{name}_{k}": value for k, value in enumerate(listed)}
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """The episodes that terminated or reached their time limit, in the order in which they ended."""
+
+    returns: FloatArray  # (E,) undiscounted sum of rewards
+    costs: FloatArray  # (E, K) undiscounted sum of costs
+    lengths: FloatArray  # (E,)
+
+    def __len__(self) -> int:
+        """Return the number of episodes."""
+        return len(self.returns)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What T steps of N environments gave; every path starts with a reset at the first step."""
+
+    observation: Tensor  # (T, N, D) float32, as normalised when it was collected
+    action: Tensor  # (T, N, A) float32, the raw Gaussian sample
+    reward: FloatArray  # (T, N)
+    cost: FloatArray  # (T, N, K)
+    terminated: NDArray[np.bool_]  # (T, N)
+    truncated: NDArray[np.bool_]  # (T, N)
+    path_end: NDArray[np.int64]  # (P, 2) the (t, n) of every path that ended without terminating
+    path_end_observation: Tensor  # (P, D) float32, normalised: what to bootstrap those paths from
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One epoch of samples, flattened with time first, as the algorithms see it."""
+
+    observation: Tensor  # (n, D) float32
+    action: Tensor  # (n, A) float32
+    mean: Tensor  # (n, A) means of the policy that collected the data
+    log_std: Tensor  # (A,) and its log standard deviations
+    log_prob: Tensor  # (n,) log-probability of each action under that policy
+    adv_r: Tensor  # (n,) reward advantage, standardised over the epoch
+    adv_c: Tensor  # (n, K) cost advantages, centred over the epoch, not scaled
+    value_target: Tensor  # (1 + K, n) targets of the reward critic and the K cost critics
+    any_cost: NDArray[np.bool_]  # (K,) whether the epoch contains any non-zero cost
+    epoch_cost: FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One epoch in plain numbers: what `for epoch in Trainer(...)` hands out and `progress.csv` keeps."""
+
+    epoch: int  # from 0
+    steps: int  # environment steps so far
+    episode_return: float  # mean over the last `episode_window` finished episodes
+    cost: tuple[float, ...]  # K values of J_c, the mean episode cost over the same window
+    cost_limit: tuple[float, ...]  # K
+    episode_length: float
+    multiplier: tuple[float, ...]  # K, zeros for an algorithm without multipliers
+    kl: float  # KL(old || new) of the update, summed over action dimensions
+    steps_per_second: float
+    seconds_rollout: float
+    seconds_update: float
+    metrics: dict[str, float] = field(default_factory=dict)  # the algorithm's own numbers, see docs/metrics.md
+
+    @property
+    def violated(self) -> bool:
+        """Whether any constraint is above its limit."""
+        return any(c > d for c, d in zip(self.cost, self.cost_limit, strict=True))
