@@ -50,7 +50,8 @@ def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path
     metadata = {"format": FORMAT, "state": text, "digest": _digest(arrays, text)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"epoch-{epoch:06d}{SUFFIX}"
-    write_atomically(path, lambda target: safetensors.numpy.save_file(arrays, target, metadata))
+    content = safetensors.numpy.save(arrays, metadata)
+    write_atomically(path, lambda target: target.write_bytes(content) and None)
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink()
     return path
@@ -73,17 +74,36 @@ def load(path: Path) -> dict[str, Any]:
     return state
 
 
-def load_newest(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the newest readable state and a sentence for every damaged checkpoint passed over."""
-    notes = []
+def load_newest(folder: Path, rows: int | None = None) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the newest readable state, and a sentence for every checkpoint passed over.
+
+    Args:
+        folder: Where the checkpoints are.
+        rows: Epochs that progress.csv still describes; a checkpoint of a later epoch is used only if there is
+            no other, so that the rows in between are written again.
+
+    Returns:
+        The state, or None if there is no checkpoint at all.
+    """
+    notes, later = [], None
     for path in reversed(list_checkpoints(folder)):
         try:
-            return load(path), notes
+            state = load(path)
         except DamagedCheckpoint as error:
             notes.append(f"Checkpoint {error}; using the one before it.")
-    if notes:
-        raise CspoError(f"No checkpoint in {folder} can be read: {' '.join(notes)}")
-    raise CspoError(f"{folder} holds no checkpoint: the run stopped before its first epoch ended. Start it again.")
+            continue
+        if rows is None or int(state["epoch"]) <= rows:
+            return state, notes
+        later = later or state
+    if later is None and notes:
+        raise CspoError(f"No checkpoint in {folder} can be read: the run cannot continue, start it again.")
+    return later, notes
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Remove what a process that was killed while writing left behind; it was never part of the run."""
+    for path in folder.glob(".*.partial"):
+        path.unlink(missing_ok=True)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

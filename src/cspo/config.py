@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import sys
 import types
 import typing
@@ -104,6 +105,11 @@ class TrainConfig:
         return self.total_steps // self.steps_per_epoch
 
     @property
+    def resolved_threads(self) -> int:
+        """Number of threads that step the simulators."""
+        return self.threads or available_cores()
+
+    @property
     def resolved_cost_gamma(self) -> float:
         """Discount of the costs."""
         return self.gamma if self.cost_gamma is None else self.cost_gamma
@@ -114,25 +120,35 @@ class TrainConfig:
         return self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda
 
 
-def make_config(task: str, algo: str = "cspo", file: Path | str | None = None, **settings: Any) -> TrainConfig:
+def make_config(
+    task: str | None = None, algo: str | None = None, file: Path | str | None = None, **settings: Any
+) -> TrainConfig:
     """Return validated settings for a task and an algorithm.
 
     Args:
-        task: See `TrainConfig.task`.
-        algo: See `TrainConfig.algo`.
+        task: See `TrainConfig.task`; by default the one the file names.
+        algo: See `TrainConfig.algo`; by default the one the file names, else "cspo".
         file: TOML file with the same keys; a table `[algorithm]` holds the algorithm's own.
         **settings: Fields of `TrainConfig`; fields of the algorithm's `Config` may stand beside them.
     """
-    layers = [preset(algo, task)]
-    if file is not None:
-        layers.append(read_toml(file))
-    layers.append(_sort_settings(algo, settings))
-    merged: dict[str, Any] = {"task": task, "algo": algo}
+    from_file = {} if file is None else read_settings(file)
+    task = task or from_file.get("task")
+    algo = algo or from_file.get("algo", "cspo")
+    if not isinstance(task, str) or not isinstance(algo, str):
+        raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
+    merged: dict[str, Any] = {}
     own: dict[str, Any] = {}
-    for layer in layers:
-        own |= layer.get("algorithm") or {}
-        merged |= {key: value for key, value in layer.items() if key not in ("algorithm", "task", "algo")}
-    return from_dict(merged | {"algorithm": own})
+    for layer in (preset(algo, task), from_file, _sort_settings(algo, settings)):
+        own |= _algorithm_table(layer)
+        merged |= {key: value for key, value in layer.items() if key != "algorithm"}
+    return from_dict(merged | {"task": task, "algo": algo, "algorithm": own})
+
+
+def _algorithm_table(layer: dict[str, Any]) -> dict[str, Any]:
+    table = layer.get("algorithm") or {}
+    if not isinstance(table, dict):
+        raise CspoError(f'Setting algorithm = {table!r} is not a table. For the name, write algo = "cspo".')
+    return table
 
 
 def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -177,6 +193,13 @@ def read_toml(path: Path | str) -> dict[str, Any]:
         raise CspoError(f"{path} is not valid TOML: {error}") from error
 
 
+def read_settings(path: Path | str) -> dict[str, Any]:
+    """Return the settings in a file; the config.toml of a run serves as well."""
+    data = read_toml(path)
+    data.pop("cspo_version", None)
+    return data
+
+
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Return the settings as plain data; unset ones are left out, since TOML has no null."""
     plain = dataclasses.asdict(config)
@@ -193,10 +216,10 @@ def from_dict(data: dict[str, Any]) -> TrainConfig:
     """Return validated settings from plain data, such as a parsed TOML file."""
     values = dict(data)
     if "task" not in values:
-        raise CspoError("The settings name no task. Add task = \"...\"; see `cspo tasks`.")
+        raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
     algorithm = get_algorithm(values.get("algo", "cspo"))
-    own = _build(algorithm.Config, values.pop("algorithm", None) or {}, "algorithm.")
-    config = _build(TrainConfig, values | {"algorithm": own}, "")
+    own = _build(algorithm.Config, _algorithm_table(values), "algorithm.")
+    config: TrainConfig = _build(TrainConfig, values | {"algorithm": own}, "")
     validate(config)
     return config
 
@@ -208,6 +231,9 @@ def _build(cls: Any, values: dict[str, Any], prefix: str) -> Any:
         if name not in fields:
             raise CspoError(f"Unknown setting {prefix + name!r}: {nearest(name, fields)}")
     return cls(**{name: _convert(value, hints[name], prefix + name) for name, value in values.items()})
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 def _convert(value: Any, hint: Any, name: str) -> Any:
@@ -230,7 +256,41 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         return int(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
-    raise CspoError(f"Setting {name} = {value!r} is not {'an' if hint is int else 'a'} {hint.__name__}.")
+    raise CspoError(f"Setting {name} = {value!r} is not {_WORDS[hint]}.")
+
+
+def parse_text(text: str, hint: Any, name: str) -> Any:
+    """Return the value that `text` on the command line means for a setting of type `hint`.
+
+    A list is written with commas, `25,5`; a whole number may be written `1e6` or `1_000_000`.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return None if text.lower() == "none" else parse_text(text, arguments[0], name)
+    if origin is Literal:
+        if text not in arguments:
+            raise CspoError(f"{flag(name)} {text}: {nearest(text, arguments)}")
+        return text
+    if origin is tuple:
+        return tuple(parse_text(item.strip(), arguments[0], name) for item in text.strip("()[]").split(","))
+    if hint is str:
+        return text
+    try:
+        number = float(text)
+        if hint is float:
+            return number
+        if number.is_integer():
+            return int(text) if text.replace("_", "").lstrip("+-").isdigit() else int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise CspoError(f"{flag(name)} {text}: that is not {_WORDS[hint]}.")
+
+
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def validate(config: TrainConfig) -> None:
@@ -238,9 +298,13 @@ def validate(config: TrainConfig) -> None:
     require_positive(
         config,
         *("total_steps", "steps_per_epoch", "num_envs", "passes", "minibatch_size", "episode_window"),
-        *("checkpoint_every", "keep_checkpoints", "actor_lr", "critic_lr", "target_kl", "max_grad_norm"),
+        *("checkpoint_every", "keep_checkpoints", "actor_lr", "critic_lr", "max_grad_norm"),
         *("observation_clip", "observation_std_floor"),
     )
+    if not config.target_kl > 0.0:  # infinity is allowed: no stop
+        raise CspoError(f"--target-kl must be positive, not {config.target_kl}.")
+    if not math.isfinite(config.log_std_init):
+        raise CspoError(f"--log-std-init must be a finite number, not {config.log_std_init}.")
     require_not_negative(config, "seed", "threads", "critic_l2", "entropy_coefficient")
     if not config.cost_limit or not all(math.isfinite(d) and d >= 0 for d in config.cost_limit):
         listed = ",".join(f"{d:g}" for d in config.cost_limit)
@@ -257,8 +321,7 @@ def validate(config: TrainConfig) -> None:
         )
     if config.total_steps < config.steps_per_epoch:
         raise CspoError(
-            f"--total-steps {config.total_steps} is less than one epoch of --steps-per-epoch "
-            f"{config.steps_per_epoch}."
+            f"--total-steps {config.total_steps} is less than one epoch of --steps-per-epoch {config.steps_per_epoch}."
         )
     if hasattr(config.algorithm, "validate"):
         config.algorithm.validate(len(config.cost_limit))

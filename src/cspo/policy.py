@@ -73,48 +73,25 @@ class Normaliser:
 
 @dataclass(slots=True)
 class Distribution:
-    """The current policy on a minibatch; each tensor carries a gradient to the actor's parameters."""
+    """The current policy on a minibatch: what a loss is written in.
+
+    `log_prob`, `mean` and `log_std` are the leaves of the loss's graph. Below them, `Actor.gradient_of` applies
+    the chain rule by hand, which is faster than one more autograd node.
+    """
 
     log_prob: Tensor  # (B,)
     mean: Tensor  # (B, A)
     log_std: Tensor  # (A,)
     ratio: Tensor  # (B,) probability of the action relative to the policy that collected it
-
-
-class _GaussianPolicy(torch.autograd.Function):
-    """log pi(a|s), mean and log std as one autograd node over the actor's flat parameters."""
-
-    @staticmethod
-    def forward(ctx: Any, parameters: Tensor, x: Tensor, action: Tensor, actor: Actor) -> tuple[Tensor, ...]:
-        mean = actor.mlp.forward(x)[0]
-        inverse_std = actor.log_std.neg().exp_()
-        z = (action - mean).mul_(inverse_std)
-        ctx.actor, ctx.z, ctx.inverse_std = actor, z, inverse_std
-        ctx.set_materialize_grads(False)
-        log_prob = gaussian_log_prob(z, actor.log_std)
-        return log_prob, mean, actor.log_std.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        grad_log_prob, grad_mean, grad_log_std = grads
-        actor, z = ctx.actor, ctx.z
-        delta, std_part = None, None
-        if grad_log_prob is not None:
-            weighted = z * grad_log_prob.unsqueeze(1)
-            delta = weighted * ctx.inverse_std  # d log_prob / d mean = z / std
-            std_part = weighted.mul_(z).sum(0) - grad_log_prob.sum()  # d log_prob / d log_std = z^2 - 1
-        if grad_mean is not None:
-            delta = grad_mean if delta is None else delta + grad_mean
-        if grad_log_std is not None:
-            std_part = grad_log_std if std_part is None else std_part + grad_log_std
-        actor.backward(torch.zeros_like(z) if delta is None else delta, std_part)
-        return actor.gradient, None, None, None
+    z: Tensor  # (B, A) standardised action, no gradient
+    inverse_std: Tensor  # (A,) no gradient
 
 
 def gaussian_log_prob(z: Tensor, log_std: Tensor) -> Tensor:
     """Return the log-density (B,) of standardised samples z (B, A), summed over action dimensions."""
     constant = log_std.sum() + HALF_LOG_TWO_PI * z.shape[1]
-    return torch.linalg.vecdot(z, z).mul_(-0.5).sub_(constant)
+    log_prob: Tensor = -0.5 * z.square().sum(1) - constant
+    return log_prob
 
 
 class Actor:
@@ -125,26 +102,38 @@ class Actor:
         mlp_size, actions = parameter_count(sizes), sizes[-1]
         self.parameters = torch.zeros(mlp_size + actions)  # the MLP's, then log_std
         self.gradient = torch.zeros_like(self.parameters)
+        self.array, self.gradient_array = self.parameters.numpy(), self.gradient.numpy()  # the same memory
         self.log_std = self.parameters[mlp_size:]
         self._log_std_gradient = self.gradient[mlp_size:]
         self.mlp = StackedMLP(sizes, self.parameters[None, :mlp_size], self.gradient[None, :mlp_size])
         self.mlp.initialise(rng)
         self.log_std.fill_(log_std_init)
-        # The node below needs an input that asks for a gradient; views of it must stay writable in place.
-        self._leaf = self.parameters.detach().requires_grad_()
 
     def distribution(self, x: Tensor, action: Tensor, old_log_prob: Tensor) -> Distribution:
         """Return the current policy at observations x (B, D) for the actions taken there.
 
-        Only one result at a time can be differentiated: the network keeps the activations of its last call.
+        Only the newest result can be differentiated: the network keeps the activations of its last call.
         """
-        log_prob, mean, log_std = _GaussianPolicy.apply(self._leaf, x, action, self)
-        return Distribution(log_prob, mean, log_std, (log_prob - old_log_prob).exp())
+        mean = self.mlp.forward(x)[0]
+        inverse_std = self.log_std.neg().exp()
+        z = (action - mean) * inverse_std
+        log_prob = gaussian_log_prob(z, self.log_std).requires_grad_()
+        ratio = (log_prob - old_log_prob).exp()
+        log_std = self.log_std.clone().requires_grad_()
+        return Distribution(log_prob, mean.requires_grad_(), log_std, ratio, z, inverse_std)
 
-    def gradient_of(self, loss: Tensor, *, keep_graph: bool = False) -> Tensor:
+    def gradient_of(self, loss: Tensor, new: Distribution) -> Tensor:
         """Return the gradient of a loss with respect to the flat parameters, a buffer that is used again."""
-        (gradient,) = torch.autograd.grad(loss, self._leaf, retain_graph=keep_graph)
-        return gradient
+        leaves = (new.log_prob, new.mean, new.log_std)
+        grad_log_prob, grad_mean, grad_log_std = torch.autograd.grad(loss, leaves, allow_unused=True)
+        if grad_log_prob is not None:
+            weighted = new.z * grad_log_prob.unsqueeze(1)
+            through_mean = weighted * new.inverse_std  # d log_prob / d mean = z / std
+            through_std = weighted.mul_(new.z).sum(0).sub_(grad_log_prob.sum())  # d log_prob / d log_std = z^2 - 1
+            grad_mean = through_mean if grad_mean is None else through_mean.add_(grad_mean)
+            grad_log_std = through_std if grad_log_std is None else through_std.add_(grad_log_std)
+        self.backward(torch.zeros_like(new.z) if grad_mean is None else grad_mean, grad_log_std)
+        return self.gradient
 
     def backward(self, grad_mean: Tensor, grad_log_std: Tensor | None) -> None:
         """Fill `gradient` from the gradient at the mean (B, A) and at log_std (A,)."""

@@ -12,9 +12,7 @@ from cspo.policy import Policy
 from cspo.types import Episodes, Rollout
 
 
-def collect(
-    env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator, seed: int | None = None
-) -> Rollout:
+def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator, seed: int | None = None) -> Rollout:
     """Run the policy for `steps` steps in each environment.
 
     The learner never clips an action: a raw Gaussian sample is mapped from [-1, 1] to the action box and
@@ -29,8 +27,8 @@ def collect(
     """
     shape = (steps, env.num_envs)
     observation = torch.empty(*shape, env.observation_size)
-    noise = torch.from_numpy(rng.standard_normal((*shape, env.action_size), dtype=np.float32))
-    action = noise.mul_(policy.actor.log_std.exp())  # the mean is added step by step
+    noise = rng.standard_normal((*shape, env.action_size), dtype=np.float32)
+    action = torch.from_numpy(noise * policy.actor.log_std.exp().numpy())  # the mean is added step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     half_range = 0.5 * (env.action_high - env.action_low)
@@ -45,7 +43,7 @@ def collect(
     normaliser.push(raw)
     for t in range(steps):
         observation_array[t] = normaliser(raw)
-        action[t] += actor.forward(observation[t])[0]
+        action_array[t] += actor.output(observation_array[t])
         result = env.step(action_array[t] * half_range + centre)
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
         if not np.isfinite(raw.sum() + reward[t].sum() + cost[t].sum()):
@@ -56,10 +54,10 @@ def collect(
             normaliser.push(final[ended])
         timed_out = truncated[t] & ~terminated[t]
         if timed_out.any():
-            path_end.extend((t, n) for n in np.flatnonzero(timed_out))
+            path_end.extend((t, int(n)) for n in np.flatnonzero(timed_out))
             path_end_observation.extend(normaliser(final[timed_out]))
     cut = np.flatnonzero(~(terminated[-1] | truncated[-1]))
-    path_end.extend((steps - 1, n) for n in cut)
+    path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
     last = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
     return Rollout(
@@ -107,7 +105,11 @@ def _check_reset(observation: NDArray[np.floating]) -> None:
 
 def _report_fault(result: StepResult, t: int) -> None:
     """Name what is not finite, in which environment and at which step of the epoch; else return."""
-    for name, value in (("observation", result.observation), ("reward", result.reward), ("cost", result.cost)):
+    for name, value in (
+        ("observation", result.observation),
+        ("reward", result.reward),
+        ("cost", result.cost),
+    ):
         bad = ~np.isfinite(value.reshape(value.shape[0], -1)).all(axis=1)
         if bad.any():
             env = int(np.argmax(bad))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import tomli_w
 
 from cspo import __version__, checkpoint
-from cspo.config import TrainConfig, from_dict, read_toml, to_dict, validate
+from cspo.config import TrainConfig, from_dict, read_settings, to_dict
 from cspo.errors import CspoError
 from cspo.log.progress import ProgressFile
 from cspo.log.tensorboard import EventWriter
@@ -33,22 +33,27 @@ class RunFolder:
     def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
         """Start a new run; a folder that already holds one is refused."""
         path = Path(path)
-        if holds_run(path):
-            raise CspoError(
-                f"{path} already holds a run. Continue it with `cspo train --resume {path}`, or choose another "
-                "--run-dir."
-            )
         try:
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, config, _lock(path))
+            if holds_run(path):
+                run.close()
+                raise CspoError(
+                    f"{path} already holds a run. Continue it with `cspo train --resume {path}`, or choose "
+                    "another --run-dir."
+                )
             run._write_config()
         except OSError as error:
             raise CspoError(f"Cannot write to run folder {path}: {error.strerror}.") from error
         return run
 
     @classmethod
-    def reopen(cls, path: Path | str, changes: dict[str, Any]) -> tuple[RunFolder, TrainConfig, dict[str, Any]]:
-        """Open a run to continue it; returns the folder, its settings and its newest readable state."""
+    def reopen(cls, path: Path | str, changes: dict[str, Any]) -> tuple[RunFolder, TrainConfig, dict[str, Any] | None]:
+        """Open a run to continue it; returns the folder, its settings and its newest readable state.
+
+        The state is None for a run that stopped before its first checkpoint: it starts anew, and being the same
+        settings and the same seed, it becomes the run it would have been.
+        """
         path = Path(path)
         config = load_config(path)
         unknown = set(changes) - CHANGEABLE
@@ -57,17 +62,29 @@ class RunFolder:
                 f"A resumed run keeps its settings; only {', '.join(sorted(CHANGEABLE))} can change, not "
                 f"{', '.join(sorted(unknown))}."
             )
-        lock = _lock(path)
-        state, notes = checkpoint.load_newest(path / "checkpoints")
-        if changes:
-            config = dataclasses.replace(config, **changes)
-            validate(config)
-        run = cls(path, config, lock)
-        run.notes = notes
-        if changes:
-            run._write_config()
-        run.notes += run._progress.rewind(int(state["epoch"]))
-        return run, config, state
+        run = cls(path, config, _lock(path))
+        try:
+            state = run._recover()
+            if changes:
+                run.config = from_dict(to_dict(config) | changes)
+                _check_not_shortened(run.config, 0 if state is None else int(state["epoch"]))
+                run._write_config()
+        except BaseException:
+            run.close()
+            raise
+        return run, run.config, state
+
+    def _recover(self) -> dict[str, Any] | None:
+        """Return the newest state that fits progress.csv, and bring the files back to that epoch."""
+        folder = self.path / "checkpoints"
+        checkpoint.remove_partial_files(self.path)
+        checkpoint.remove_partial_files(folder)
+        rows = self._progress.complete_rows()
+        state, self.notes = checkpoint.load_newest(folder, rows)
+        if state is None and rows > self.config.checkpoint_every:
+            raise CspoError(f"{folder} holds no checkpoint, though {rows} epochs were done: start the run again.")
+        self.notes += self._progress.rewind(0 if state is None else int(state["epoch"]))
+        return state
 
     def _write_config(self) -> None:
         data = {"cspo_version": __version__, **to_dict(self.config)}
@@ -105,22 +122,76 @@ def load_config(path: Path | str) -> TrainConfig:
     path = Path(path)
     if not holds_run(path):
         raise CspoError(f"{path} holds no run (there is no {path / 'config.toml'}).")
-    data = read_toml(path / "config.toml")
-    data.pop("cspo_version", None)
-    return from_dict(data)
+    return from_dict(read_settings(path / "config.toml"))
 
 
 def free_folder(root: Path, name: str) -> Path:
-    """Return root/name, or root/name-2, -3, ... if that already holds a run."""
+    """Create and return root/name, or root/name-2, -3, ... if that is taken."""
     path, number = root / name, 2
-    while path.exists():
-        path, number = root / f"{name}-{number}", number + 1
-    return path
+    while True:
+        try:
+            path.mkdir(parents=True)  # creating is what claims a name when several runs start together
+            return path
+        except FileExistsError:
+            path, number = root / f"{name}-{number}", number + 1
+        except OSError as error:
+            raise CspoError(f"Cannot create run folder {path}: {error.strerror}. Try --run-dir.") from error
+
+
+def object_label(env: Any) -> str:
+    """Return what stands for an environment object in the settings: `<ClassName>` or `<function_name>`."""
+    return f"<{getattr(env, '__name__', type(env).__name__).strip('<>')}>"
+
+
+def environment_for(config: TrainConfig, env: Any) -> Any:
+    """Return what to make the environment from: `env`, or what the settings name."""
+    if env is None and config.task.startswith("<"):
+        raise CspoError(
+            f"This run was trained on the Python object {config.task}, which a run folder cannot hold: "
+            "pass it again as env=, from Python."
+        )
+    return config.task if env is None else env
+
+
+def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
+    """Return what a checkpoint keeps of the environment: enough to act without it, and to recognise it."""
+    return {
+        "observation_size": int(env.observation_size),
+        "action_size": int(env.action_size),
+        "action_low": np.array(env.action_low, dtype=np.float64),
+        "action_high": np.array(env.action_high, dtype=np.float64),
+        "cost_names": list(env.cost_names),
+        "cost_fn": cost_fn is not None,
+        "time_limit": env.time_limit,
+        "clip_actions": bool(getattr(env, "clip_actions", False)),
+    }
+
+
+def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to continue a run on an environment that differs from the one it started on."""
+    if saved["cost_fn"] != now["cost_fn"]:
+        what = "used a cost_fn: pass the same one again" if saved["cost_fn"] else "used no cost_fn: leave it out"
+        raise CspoError(f"This run {what}.")
+    for name, value in now.items():
+        if not np.array_equal(np.asarray(saved[name]), np.asarray(value)):
+            raise CspoError(
+                f"The environment has changed since the run started: {name.replace('_', ' ')} is {value}, and was "
+                f"{np.asarray(saved[name]).tolist()}."
+            )
+
+
+def _check_not_shortened(config: TrainConfig, done: int) -> None:
+    if config.epochs < done:
+        steps = done * config.steps_per_epoch
+        raise CspoError(f"The run has done {steps} steps already: --total-steps must not be less.")
 
 
 def _lock(path: Path) -> IO[str]:
     """Hold the folder for this process; released when the process ends, however it ends."""
-    file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
+    try:
+        file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
+    except OSError as error:
+        raise CspoError(f"Cannot write to run folder {path}: {error.strerror}.") from error
     try:
         import fcntl
     except ImportError:  # Windows: no lock, the folder is simply not protected

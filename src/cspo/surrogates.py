@@ -1,25 +1,40 @@
 """The bricks that papers name, a few lines each, in the papers' letters.
 
-`ratio` is pi_theta(a|s) / pi_k(a|s), shape (B,); `A` an advantage, shape (B,) or (B, K); `eps` PPO's clip.
+`ratio` is r = pi_theta(a|s) / pi_k(a|s), `A` an advantage, `eps` PPO's clip.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+CLIPPED_MIN, CLIPPED_MAX, PLAIN, CONSTANT = 0, 1, 2, 3  # as `kernels.evaluate_surrogates` knows them
 
-def clipped_reward_surrogate(ratio: Tensor, A: Tensor, eps: float) -> Tensor:
+
+@dataclass(frozen=True)
+class Surrogate:
+    """The mean over samples of a function of the ratio and of one advantage (n,) or K of them (n, K)."""
+
+    kind: int
+    A: Tensor
+
+
+def clipped_reward(A: Tensor) -> Surrogate:
     """L_R = mean min(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic estimate of the improvement."""
-    return (ratio * A).minimum(ratio.clamp(1.0 - eps, 1.0 + eps) * A).mean()
+    return Surrogate(CLIPPED_MIN, A)
 
 
-def clipped_cost_surrogate(ratio: Tensor, A: Tensor, eps: float) -> Tensor:
-    """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A) for each of K costs, A (B, K): pessimistic as well."""
-    r = ratio.unsqueeze(1)
-    return (r * A).maximum(r.clamp(1.0 - eps, 1.0 + eps) * A).mean(0)
+def clipped_cost(A: Tensor) -> Surrogate:
+    """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic estimate of the cost."""
+    return Surrogate(CLIPPED_MAX, A)
+
+
+def at_old_policy(A: Tensor) -> Surrogate:
+    """L(theta_k) = mean A: the surrogate on the same samples before the update; no gradient."""
+    return Surrogate(CONSTANT, A)
 
 
 def lagrangian_advantage(A_r: Tensor, A_c: Tensor, lam: Tensor) -> Tensor:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 
 from cspo import checkpoint
 from cspo.advantages import estimate
@@ -21,7 +22,7 @@ from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
 from cspo.policy import Normaliser, Policy
 from cspo.rollout import collect, finished_episodes
-from cspo.run import RunFolder
+from cspo.run import RunFolder, check_facts, environment_facts, environment_for
 from cspo.streams import set_stream_state, stream, stream_state
 from cspo.types import EpochReport, FloatArray, Rollout
 from cspo.window import EpisodeWindow, cost_without_episodes
@@ -45,9 +46,8 @@ class Trainer:
     ) -> None:
         """See the class."""
         self.config = config
-        self.env = make_batch(
-            config.task if env is None else env, config.num_envs, config.threads or available_cores(), cost_fn
-        )
+        self.env = make_batch(environment_for(config, env), config.num_envs, config.resolved_threads, cost_fn)
+        self._facts = environment_facts(self.env, cost_fn)
         self.cost_limit = limits_for(config, self.env.cost_names)  # (K,)
         self.policy = build_policy(config, self.env)
         self.learner = Learner(
@@ -62,6 +62,7 @@ class Trainer:
             max_grad_norm=config.max_grad_norm,
             critic_l2=config.critic_l2,
             entropy_coefficient=config.entropy_coefficient,
+            threads=config.resolved_threads,
         )
         self.algorithm = get_algorithm(config.algo)(
             config.algorithm, self.learner, len(self.cost_limit), config.resolved_cost_gamma
@@ -82,8 +83,13 @@ class Trainer:
             **changes: Settings to change from here on: `total_steps` or `threads`.
         """
         run, config, state = RunFolder.reopen(run_dir, changes)
-        trainer = cls(config, env=env, cost_fn=cost_fn)
-        trainer.load_state_dict(state)
+        try:
+            trainer = cls(config, env=env, cost_fn=cost_fn)
+            if state is not None:  # None: the run stopped before its first checkpoint and starts anew
+                trainer.load_state_dict(state)
+        except BaseException:
+            run.close()
+            raise
         trainer.run = run
         return trainer
 
@@ -94,7 +100,7 @@ class Trainer:
 
     def _run_epoch(self) -> EpochReport:
         config, started = self.config, perf_counter()
-        with one_torch_thread():
+        with single_threaded_math():
             seed = config.seed if self.epoch == 0 else None
             steps = config.steps_per_epoch // self.env.num_envs
             rollout = collect(self.env, self.policy, steps, self._noise, seed)
@@ -166,10 +172,12 @@ class Trainer:
             "window": self.window.state_dict(),
             "streams": {"action": stream_state(self._noise), "minibatch": stream_state(self.learner.rng)},
             "env": self.env.random_state(),
+            "facts": self._facts,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""
+        check_facts(state["facts"], self._facts)
         self.epoch = int(state["epoch"])
         self.cost_limit = np.array(state["cost_limit"])
         self.policy.load_state_dict(state["policy"])
@@ -214,19 +222,21 @@ def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
     return np.array(config.cost_limit)
 
 
-def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Run PyTorch on one thread: for 64-unit layers more are slower, and results would depend on their number."""
+def single_threaded_math() -> Iterator[None]:
+    """Keep BLAS and PyTorch on one thread: their own threads only slow such small products down.
+
+    Results then do not depend on the number of cores; work is spread over threads at a higher level.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with _blas_threads().limit(limits=1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(threads)
+
+
+@cache
+def _blas_threads() -> ThreadpoolController:
+    return ThreadpoolController()

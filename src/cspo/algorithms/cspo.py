@@ -33,21 +33,19 @@ import numpy as np
 from cspo.algorithms.registry import register
 from cspo.duals import DualRule, make_dual
 from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.optim.objective import SurrogateObjective
 from cspo.sensitivity import SensitivityWeight
-from cspo.surrogates import clip_fraction, clipped_cost_surrogate, clipped_reward_surrogate
+from cspo.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
 from cspo.types import Batch, FloatArray, per_constraint
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cspo.optim.minibatch import Columns, Learner
-    from cspo.policy import Distribution
+    from cspo.optim.minibatch import Learner
 
 WEIGHT_BOUNDS = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
 
 
 @dataclass(frozen=True)
-class Config:
+class CSPOConfig:
     """Settings of CSPO."""
 
     alpha: tuple[float, ...] = (0.85,)
@@ -111,13 +109,15 @@ class Config:
 class CSPO:
     """Primal-dual PPO with a sensitivity-weighted penalty under violation."""
 
-    Config = Config
+    Config = CSPOConfig
     summary = "PPO with multipliers and a sensitivity-weighted penalty under violation"
 
-    def __init__(self, config: Config, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""
+        if config.form == "literal" and gamma >= 1.0:
+            raise CspoError("--form literal divides by 1 - gamma: it needs a discount of costs below 1.")
         self.config, self.learner, self.gamma = config, learner, gamma
-        self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=float), (num_costs,))
+        self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
         self.dual = make_dual(
             config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
         )
@@ -146,8 +146,8 @@ class CSPO:
             alpha = np.clip(np.maximum(violation, 0.0) / (d + 1e-8), 0.0, 1.0)
         grad_norm = self._gradient_norm(batch)
         w = self.weight.update(grad_norm, batch.any_cost | (not cfg.skip_costless))
-        loss, effective = self.make_loss(batch, violation, lam, alpha, w)
-        fit = self.learner.fit(batch, loss, {"A_r": batch.adv_r, "A_c": batch.adv_c})
+        objective, effective = self.make_objective(batch, violation, lam, alpha, w)
+        fit = self.learner.fit(batch, objective)
         if cfg.dual_timing == "after":
             self.dual.step(J_c, d)
         cost_clip = [clip_fraction(fit.ratio, A, cfg.clip, pessimistic_max=True) for A in batch.adv_c.T]
@@ -164,28 +164,31 @@ class CSPO:
             **fit.metrics,
         }
 
-    def make_loss(
+    def make_objective(
         self, batch: Batch, violation: FloatArray, lam: FloatArray, alpha: FloatArray, w: FloatArray
-    ) -> tuple[Any, FloatArray]:
-        """Return the loss over minibatches and the effective multiplier of grad L_C at theta_k, shape (K,)."""
-        cfg, tensor = self.config, batch.adv_c.new_tensor
-        # g = offset + slope * (L_C - centre) and the dual term is lam * dual_slope * L_C, in the form's units
-        slope = 1.0 / (1.0 - self.gamma) if cfg.form == "literal" else 1.0
-        c = (1.0 - self.gamma) * violation if cfg.form == "scaled" else violation
-        k = alpha * w * np.maximum(c, 0.0) * slope
-        effective = lam * slope + k
-        scale = 1.0 + float(effective.sum()) if cfg.divide else 1.0
-        offset, multiplier, half_weight = tensor(c), tensor(lam * slope), tensor(0.5 * alpha * w)
-        centred = cfg.form == "scaled"
+    ) -> tuple[SurrogateObjective, FloatArray]:
+        """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
 
-        def loss(new: Distribution, mb: Columns) -> Tensor:
-            L_R = clipped_reward_surrogate(new.ratio, mb["A_r"], cfg.clip)
-            L_C = clipped_cost_surrogate(new.ratio, mb["A_c"], cfg.clip)  # (K,)
-            g = offset + slope * (L_C - mb["A_c"].mean(0) if centred else L_C)
-            penalty = half_weight * g.clamp(min=0.0).square()
-            return ((multiplier * L_C + penalty).sum() - L_R) / scale
+        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g.
+        """
+        form = self.config.form
+        rho = 1.0 / (1.0 - self.gamma) if form == "literal" else 1.0  # dg / dL_C
+        c = (1.0 - self.gamma) * violation if form == "scaled" else violation
+        effective = (lam + alpha * w * np.maximum(c, 0.0)) * rho
+        scale = 1.0 + effective.sum() if self.config.divide else 1.0
+        surrogates = [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)]
+        if form == "scaled":
+            surrogates.append(at_old_policy(batch.adv_c))
 
-        return loss, effective
+        def slopes(L_R: float, L_C: FloatArray, *L_C_old: FloatArray) -> list[Any]:
+            g = c + rho * (L_C - sum(L_C_old))
+            return [
+                -1.0 / scale,
+                (lam + alpha * w * np.maximum(g, 0.0)) * rho / scale,
+                *(0.0 for _ in L_C_old),
+            ]
+
+        return SurrogateObjective(surrogates, self.config.clip, slopes), effective
 
     def _gradient_norm(self, batch: Batch) -> FloatArray:
         """Return ||grad mean(r A_c)|| at theta_k of each cost on the full batch, shape (K,)."""

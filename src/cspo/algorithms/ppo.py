@@ -17,18 +17,16 @@ import numpy as np
 
 from cspo.algorithms.registry import register
 from cspo.errors import require_positive
-from cspo.surrogates import clip_fraction, clipped_reward_surrogate
+from cspo.optim.objective import SurrogateObjective
+from cspo.surrogates import clip_fraction, clipped_reward
 from cspo.types import Batch, FloatArray
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cspo.optim.minibatch import Columns, Learner
-    from cspo.policy import Distribution
+    from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class Config:
+class PPOConfig:
     """Settings of PPO."""
 
     clip: float = 0.2
@@ -43,10 +41,10 @@ class Config:
 class PPO:
     """Unconstrained PPO."""
 
-    Config = Config
+    Config = PPOConfig
     summary = "unconstrained PPO: measures costs, ignores limits"
 
-    def __init__(self, config: Config, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: PPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)
@@ -54,11 +52,8 @@ class PPO:
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
         eps = self.config.clip
-
-        def loss(new: Distribution, mb: Columns) -> Tensor:
-            return -clipped_reward_surrogate(new.ratio, mb["A_r"], eps)
-
-        fit = self.learner.fit(batch, loss, {"A_r": batch.adv_r})
+        objective = SurrogateObjective([clipped_reward(batch.adv_r)], eps, lambda L_R: (-1.0,))
+        fit = self.learner.fit(batch, objective)
         return {
             "kl": fit.kl,
             "passes": fit.passes,

@@ -19,18 +19,16 @@ from typing import TYPE_CHECKING, Any
 from cspo.algorithms.registry import register
 from cspo.duals import DualRule, make_dual
 from cspo.errors import require_not_negative, require_positive
-from cspo.surrogates import clip_fraction, clipped_reward_surrogate, lagrangian_advantage
+from cspo.optim.objective import SurrogateObjective
+from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
 from cspo.types import Batch, FloatArray
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cspo.optim.minibatch import Columns, Learner
-    from cspo.policy import Distribution
+    from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class Config:
+class PPOLagConfig:
     """Settings of PPO-Lag."""
 
     clip: float = 0.2
@@ -54,10 +52,10 @@ class Config:
 class PPOLag:
     """PPO with Lagrange multipliers."""
 
-    Config = Config
+    Config = PPOLagConfig
     summary = "PPO on the Lagrangian, one adaptive multiplier per constraint"
 
-    def __init__(self, config: Config, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: PPOLagConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.dual = make_dual(
@@ -74,11 +72,8 @@ class PPOLag:
         eps = self.config.clip
         lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
-
-        def loss(new: Distribution, mb: Columns) -> Tensor:
-            return -clipped_reward_surrogate(new.ratio, mb["A"], eps)
-
-        fit = self.learner.fit(batch, loss, {"A": A})
+        objective = SurrogateObjective([clipped_reward(A)], eps, lambda L: (-1.0,))
+        fit = self.learner.fit(batch, objective)
         return {
             "kl": fit.kl,
             "passes": fit.passes,

@@ -1,8 +1,8 @@
 """The compiled inner loop of `Physics`: MuJoCo called straight from machine code, without Python's lock.
 
-A Python loop over `mujoco.mj_step` hands the interpreter lock back and forth once per environment, which costs
-two threads a third of their speed. Here one call steps a whole batch: every thread runs the same function and
-takes the next environment from a shared counter, so unequal contact costs balance themselves.
+A Python loop over `mujoco.mj_step` hands the interpreter lock back and forth once per environment, which
+costs two threads a third of their speed. Here one call steps a whole batch: every thread runs the same
+function and takes the next environment from a shared counter, so unequal contact costs balance themselves.
 """
 
 from __future__ import annotations
@@ -21,10 +21,22 @@ from cspo.envs.chained_rk4 import STAGES, WEIGHTS
 # Places in the shared counter array; 16 int64 apart so that they live in different cache lines.
 NEXT, DONE, COUNTERS = 0, 16, 32
 # Places in the array of settings: whole numbers and addresses that stay the same from step to step.
-SETTINGS = ("model", "controls", "rows", "counters", "nu", "nq", "nv", "frame_skip", "post_constraint", "chained")
+SETTINGS = (
+    "model",
+    "controls",
+    "rows",
+    "counters",
+    "nu",
+    "nq",
+    "nv",
+    "frame_skip",
+    "post_constraint",
+    "chained",
+)
 # The arrays of a simulator whose addresses the kernel needs, in this order.
 STATE = ("ctrl", "qpos", "qvel", "qacc", "qacc_warmstart")
 
+_TIME = 1  # MuJoCo's mjSTATE_TIME
 _VALUE, _WORD = ctypes.c_double, ctypes.c_int64  # addresses travel as whole numbers of the size of a pointer
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "mj_step": (_WORD, _WORD),
@@ -35,6 +47,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "mj_forward": (_WORD, _WORD),
     "mj_forwardSkip": (_WORD, _WORD, ctypes.c_int, ctypes.c_int),
     "mj_integratePos": (_WORD, _WORD, _WORD, _VALUE),
+    "mj_getState": (_WORD, _WORD, _WORD, ctypes.c_uint),
+    "mj_setState": (_WORD, _WORD, _WORD, ctypes.c_uint),
     "mju_scl": (_WORD, _WORD, _VALUE, ctypes.c_int),
     "mju_addScl": (_WORD, _WORD, _WORD, _VALUE, ctypes.c_int),
     "mju_addToScl": (_WORD, _WORD, _VALUE, ctypes.c_int),
@@ -57,10 +71,12 @@ def load_kernel() -> tuple[Callable[..., None], Callable[..., None]] | None:
         **{name: _pointer(library, name, signature) for name, signature in _SIGNATURES.items()},
         give_way=_pointer(*_scheduler_call(), (), ctypes.c_int),
     )
-    return _compile(numba, functions, _fetch_add(), _chained_rk4(numba, functions))
+    return _compile(numba, functions, _atomic("add"), _atomic("xchg"), _chained_rk4(numba, functions))
 
 
-def _compile(numba: Any, c: Any, fetch_add: Any, chained_rk4: Any) -> tuple[Callable[..., None], Callable[..., None]]:
+def _compile(
+    numba: Any, c: Any, fetch_add: Any, exchange: Any, chained_rk4: Any
+) -> tuple[Callable[..., None], Callable[..., None]]:
     """Build the two functions; everything they call is bound here, when they are compiled."""
     mj_step, mj_post, copy, give_way = c.mj_step, c.mj_rnePostConstraint, c.mju_copy, c.give_way
     word, value = numba.types.int64, numba.types.float64
@@ -68,16 +84,20 @@ def _compile(numba: Any, c: Any, fetch_add: Any, chained_rk4: Any) -> tuple[Call
 
     @numba.njit(numba.types.void(word), nogil=True)  # type: ignore[untyped-decorator]
     def begin(counters: Any) -> None:
-        fetch_add(counters + 8 * DONE, -fetch_add(counters + 8 * DONE, 0))
+        # Exchanges, because a helper that woke late for the previous step may be counting at this moment: reading
+        # and then subtracting could lose its count, and with it an environment.
+        exchange(counters + 8 * DONE, 0)
         # Last, because a helper that is still awake starts as soon as it sees a free environment.
-        fetch_add(counters + 8 * NEXT, -fetch_add(counters + 8 * NEXT, 0))
+        exchange(counters + 8 * NEXT, 0)
 
-    # settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources (N, F): the arrays to
-    # gather, lengths (F,) numbers each; wait = 1: return only when every environment is done.
+    # settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources (N, F): the arrays
+    # to gather, lengths (F,) numbers each; wait = 1: return only when every environment is done.
     signature = numba.types.void(words, value, words, words_2d, words_2d, words, word)
 
     @numba.njit(signature, nogil=True)  # type: ignore[untyped-decorator]
-    def work(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, wait: Any) -> None:
+    def work(
+        settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, wait: Any
+    ) -> None:
         model, controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained = settings
         num_envs, row_size = data.size, lengths.sum()
         while True:
@@ -97,8 +117,8 @@ def _compile(numba: Any, c: Any, fetch_add: Any, chained_rk4: Any) -> tuple[Call
                 copy(place, sources[i, field], lengths[field])
                 place += 8 * lengths[field]
             fetch_add(counters + 8 * DONE, 1)
-        # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving way
-        # matters where other processes want this core, perhaps the very one that the helper needs.
+        # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
+        # way matters where other processes want this core, perhaps the very one that the helper needs.
         while wait != 0 and fetch_add(counters + 8 * DONE, 0) < num_envs:
             give_way()
 
@@ -111,13 +131,15 @@ def _chained_rk4(numba: Any, c: Any) -> Any:
 
     check_pos, check_vel, check_acc = c.mj_checkPos, c.mj_checkVel, c.mj_checkAcc
     forward, forward_skip, integrate = c.mj_forward, c.mj_forwardSkip, c.mj_integratePos
+    get_state, set_state = c.mj_getState, c.mj_setState
     copy, zero, scale, add_scaled, add_to = c.mju_copy, c.mju_zero, c.mju_scl, c.mju_addScl, c.mju_addToScl
 
     @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
     def step(model: Any, data: Any, state: Any, nq: Any, nv: Any, seconds: Any) -> None:
         _, qpos, qvel, qacc, warmstart = state
-        scratch = np.empty(nq + 9 * nv)
-        start = scratch.ctypes.data  # (nq,)
+        scratch = np.empty(1 + nq + 9 * nv)
+        clock = scratch.ctypes.data  # (1,) the simulated time
+        start = clock + 8  # (nq,)
         change = start + 8 * nq  # (nv,)
         velocity = change + 8 * nv  # (4, nv)
         acceleration = velocity + 8 * 4 * nv  # (4, nv)
@@ -150,25 +172,28 @@ def _chained_rk4(numba: Any, c: Any) -> Any:
             add_to(change, velocity + 8 * nv * stage, WEIGHTS[stage], nv)
         copy(qpos, start, nq)
         integrate(model, qpos, change, seconds)
+        get_state(model, data, clock, _TIME)
+        scratch[0] += seconds
+        set_state(model, data, clock, _TIME)
 
     return step
 
 
-def _fetch_add() -> Any:
-    """Return an atomic `old = place; place += amount` on the int64 at an address."""
-    from llvmlite import ir
+def _atomic(operation: str) -> Any:
+    """Return an atomic `old = place; place = place <operation> value` on the int64 at an address."""
+    from llvmlite import ir  # type: ignore[import-untyped]
     from numba.core import types
     from numba.extending import intrinsic
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def fetch_add(context: Any, address: Any, amount: Any) -> Any:
+    def atomic(context: Any, address: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-            return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+            return builder.atomic_rmw(operation, place, arguments[1], "seq_cst")
 
         return types.int64(types.int64, types.int64), generate
 
-    return fetch_add
+    return atomic
 
 
 def _mujoco_library() -> ctypes.CDLL | None:
@@ -193,4 +218,5 @@ def _scheduler_call() -> tuple[ctypes.CDLL, str]:
 
 def _pointer(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], result: Any = None) -> Any:
     """Return `library.name` as a typed function pointer that Numba can call."""
-    return ctypes.CFUNCTYPE(result, *arguments)(ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    return ctypes.CFUNCTYPE(result, *arguments)(address or 0)

@@ -15,18 +15,27 @@ from cspo.errors import CspoError, nearest
 if TYPE_CHECKING:
     from cspo.envs.gym import CostFunction
 
-_BATCH_ENV_NAMES = ("num_envs", "observation_size", "action_size", "cost_names", "random_state", "set_random_state")
+_BATCH_ENV_NAMES = (
+    "num_envs",
+    "observation_size",
+    "action_size",
+    "cost_names",
+    "random_state",
+    "set_random_state",
+)
 
 
 def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction | None = None) -> BatchEnv:
     """Return `num_envs` copies of `env` as a `BatchEnv`.
 
     Args:
-        env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory (called once
-            per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`, which is returned as it is.
+        env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory (called
+            once per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`, which is returned as
+            it is.
         num_envs: Number of copies; a `BatchEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
-        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without its own cost.
+        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without its own
+            cost.
 
     Raises:
         CspoError: Says in words what is wrong with the name or the environment.
@@ -39,7 +48,9 @@ def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction 
         from cspo.envs.velocity import VelocityEnv
 
         if cost_fn is not None:
-            raise CspoError(f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}.")
+            raise CspoError(
+                f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}."
+            )
         return VelocityEnv(name, num_envs, threads)
 
     from cspo.envs.gym import GymBatchEnv
@@ -49,14 +60,14 @@ def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction 
     if hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
         if num_envs != 1:
             raise CspoError(
-                f"one environment cannot be stepped as {num_envs} copies: pass a factory that makes a new one, "
-                "or num_envs=1."
+                f"one environment cannot be stepped as {num_envs} copies: pass a factory that makes a new "
+                "one, or num_envs=1."
             )
         return GymBatchEnv([env], 1, cost_fn=cost_fn)
     if callable(env):
         return GymBatchEnv(env, num_envs, cost_fn=cost_fn)
     raise CspoError(
-        f"an environment is a name, an environment object or a function that makes one, not {type(env).__name__}."
+        f"an environment is a name, an object or a function that makes one, not {type(env).__name__}."
     )
 
 
@@ -79,13 +90,14 @@ def factory_of(name: str) -> Callable[[], Any]:
             return cast("Callable[[], Any]", factory)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
-            public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-            raise CspoError(f"{module_name} has no function or id {rest!r}: {nearest(rest, public)}")
+            public = [
+                key for key, value in vars(module).items() if callable(value) and not key.startswith("_")
+            ]
+            raise CspoError(f"{module_name} has no function or id {rest!r}{_hint(rest, public)}")
         name = rest
     if name not in gymnasium.registry and _newest_version(name) is None:
         names = [*gymnasium.registry, *(row.name for row in native_tasks())]
-        hint = nearest(name, names) if _is_near(name, names) else "see `cspo tasks`, or give a Gymnasium id."
-        raise CspoError(f"there is no environment {name!r}: {hint}")
+        raise CspoError(f"there is no environment {name!r}{_hint(name, names) or ': see `cspo tasks`.'}")
 
     def make() -> Any:
         try:
@@ -96,9 +108,10 @@ def factory_of(name: str) -> Callable[[], Any]:
     return make
 
 
-def _is_near(name: str, names: list[str]) -> bool:
-    """Whether `nearest` has a suggestion; the registry is too long to be listed otherwise."""
-    return nearest(name, names).startswith("did you mean")
+def _hint(name: str, names: list[str]) -> str:
+    """Return ": did you mean ...?", or the choices if they are few."""
+    hint = nearest(name, names)
+    return f": {hint}" if hint.startswith("did you mean") or len(names) <= 10 else ""
 
 
 def _newest_version(name: str) -> int | None:
@@ -122,4 +135,6 @@ def _import(module_name: str, asked: str) -> Any:
     except ModuleNotFoundError as fault:
         if fault.name != module_name.partition(".")[0] and fault.name != module_name:
             raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
-        raise CspoError(f"there is no module {module_name!r} (asked for by {asked!r}) here or installed.") from fault
+        raise CspoError(
+            f"there is no module {module_name!r} (asked for by {asked!r}) here or installed."
+        ) from fault

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import FloatArray
 from cspo.envs import chained_rk4
+from cspo.envs.batch import FloatArray
 from cspo.envs.compiled import COUNTERS, SETTINGS, STATE, load_kernel
 from cspo.errors import CspoError
 
@@ -28,7 +28,8 @@ def state_of(data: Any) -> tuple[FloatArray, FloatArray]:
 class Physics:
     """N `MjData` of one model, their controls, and one row of gathered numbers per simulator.
 
-    Results are bit-identical whatever `threads` and `stepper`: simulators share nothing but the constant model.
+    Results are bit-identical whatever `threads` and `stepper`: simulators share nothing but the constant
+    model.
 
     Note:
         A fatal MuJoCo error (out of memory inside the solver, not an unstable simulation) raises with the

@@ -1,4 +1,4 @@
-"""Five velocity tasks: one class and a table of facts.
+"""Five velocity tasks: one class, and a table of facts in `velocity_tasks`.
 
 Each is Gymnasium's MuJoCo v4 robot with default arguments, and a cost of 1 per step faster than a threshold,
 exactly as Safety-Gymnasium 1.0.0 defines it (`cspo parity` proves it on recorded transitions).
@@ -7,131 +7,19 @@ exactly as Safety-Gymnasium 1.0.0 defines it (`cspo parity` proves it on recorde
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, BoolArray, FloatArray, StepResult
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult
 from cspo.envs.physics import Physics
+from cspo.envs.velocity_tasks import TASKS, VelocityTask
 from cspo.errors import CspoError, nearest
 
-Health = Callable[[FloatArray], BoolArray]  # positions and velocities (N, nq + nv) -> (N,)
-
-
-@dataclass(frozen=True)
-class VelocityTask:
-    """The facts that make one velocity task."""
-
-    robot: str  # file in Gymnasium's MuJoCo assets
-    frame_skip: int
-    speed_limit: float
-    speed_is_planar: bool  # speed is the norm of (vx, vy), otherwise vx alone
-    position: Literal["qpos", "torso", "mass"]  # whose displacement over one step is the velocity
-    has_y: bool  # y_velocity is defined
-    skipped: int  # leading positions left out of the observation
-    control_weight: float
-    position_noise: float  # half-width of the uniform reset noise
-    velocity_noise: Literal["uniform", "normal"]
-    forward_weight: float = 1.0
-    alive_bonus: float = 0.0
-    velocity_clip: float | None = None  # observed joint velocities are clipped to this
-    body_terms: tuple[str, ...] = ()  # more arrays of MjData in the observation
-    chained: bool = False  # needs the integrator of the MuJoCo that Safety-Gymnasium ran on, see `chained_rk4`
-    healthy: Health | None = None  # the episode ends where False
-
-
-def _ant_is_healthy(state: FloatArray) -> BoolArray:
-    height = state[:, 2]
-    return np.isfinite(state).all(axis=1) & (height >= 0.2) & (height <= 1.0)
-
-
-def _humanoid_is_healthy(state: FloatArray) -> BoolArray:
-    height = state[:, 2]
-    return (height > 1.0) & (height < 2.0)
-
-
-def _hopper_is_healthy(state: FloatArray) -> BoolArray:
-    height, pitch = state[:, 1], state[:, 2]
-    inside = (np.abs(state[:, 2:]) < 100.0).all(axis=1)  # positions from the pitch on, and velocities
-    return inside & (height > 0.7) & (np.abs(pitch) < 0.2)
-
-
-TASKS: dict[str, VelocityTask] = {
-    "SafetyAntVelocity-v1": VelocityTask(
-        robot="ant.xml",
-        frame_skip=5,
-        speed_limit=2.6222,
-        speed_is_planar=True,
-        position="torso",
-        has_y=True,
-        skipped=2,
-        control_weight=0.5,
-        position_noise=0.1,
-        velocity_noise="normal",
-        alive_bonus=1.0,
-        healthy=_ant_is_healthy,
-    ),
-    "SafetyHumanoidVelocity-v1": VelocityTask(
-        robot="humanoid.xml",
-        frame_skip=5,
-        speed_limit=1.4149,
-        speed_is_planar=True,
-        position="mass",
-        has_y=True,
-        skipped=2,
-        control_weight=0.1,
-        position_noise=0.01,
-        velocity_noise="uniform",
-        forward_weight=1.25,
-        alive_bonus=5.0,
-        body_terms=("cinert", "cvel", "qfrc_actuator", "cfrc_ext"),
-        chained=True,
-        healthy=_humanoid_is_healthy,
-    ),
-    "SafetyHalfCheetahVelocity-v1": VelocityTask(
-        robot="half_cheetah.xml",
-        frame_skip=5,
-        speed_limit=3.2096,
-        speed_is_planar=False,
-        position="qpos",
-        has_y=False,
-        skipped=1,
-        control_weight=0.1,
-        position_noise=0.1,
-        velocity_noise="normal",
-    ),
-    "SafetyHopperVelocity-v1": VelocityTask(
-        robot="hopper.xml",
-        frame_skip=4,
-        speed_limit=0.7402,
-        speed_is_planar=False,
-        position="qpos",
-        has_y=False,
-        skipped=1,
-        control_weight=1e-3,
-        position_noise=0.005,
-        velocity_noise="uniform",
-        alive_bonus=1.0,
-        velocity_clip=10.0,
-        healthy=_hopper_is_healthy,
-    ),
-    "SafetySwimmerVelocity-v1": VelocityTask(
-        robot="swimmer.xml",
-        frame_skip=4,
-        speed_limit=0.2282,
-        speed_is_planar=False,
-        position="qpos",
-        has_y=True,
-        skipped=2,
-        control_weight=1e-4,
-        position_noise=0.1,
-        velocity_noise="uniform",
-    ),
-}
+__all__ = ["TASKS", "VelocityEnv", "VelocityTask"]
 
 
 class VelocityEnv(BatchEnv):
@@ -148,6 +36,8 @@ class VelocityEnv(BatchEnv):
         stepper: "compiled", "python" or "auto", see `Physics`.
 
     Attributes:
+        elapsed: (N,) steps since the last reset.
+        generators: The random generator of each environment, None until it is first needed.
         info_terms: `x_velocity` and, where defined, `y_velocity` of the last step, (N,) each.
     """
 
@@ -161,6 +51,8 @@ class VelocityEnv(BatchEnv):
         stepper: Literal["auto", "compiled", "python"] = "auto",
     ) -> None:
         """Load the robot and create N simulators of it."""
+        import mujoco
+
         if name not in TASKS:
             raise CspoError(f"there is no velocity task {name!r}: {nearest(name, TASKS)}")
         self.name, self.num_envs, self.time_limit, self.autoreset = name, num_envs, time_limit, autoreset
@@ -177,7 +69,9 @@ class VelocityEnv(BatchEnv):
             stepper=stepper,
         )
         self._state_size = int(model.nq + model.nv)
-        observed = self._state_size + sum(getattr(self.physics.data[0], term).size for term in task.body_terms)
+        observed = self._state_size + sum(
+            getattr(self.physics.data[0], term).size for term in task.body_terms
+        )
         self._observed = slice(task.skipped, observed)  # columns of a row that make the observation
         self._clipped = slice(int(model.nq) - task.skipped, self._state_size - task.skipped)
         self.observation_size = observed - task.skipped
@@ -187,12 +81,14 @@ class VelocityEnv(BatchEnv):
         self._seconds = float(model.opt.timestep) * task.frame_skip
         self._mass_share = model.body_mass / model.body_mass.sum()  # (bodies,)
         self._initial = (model.qpos0.copy(), np.zeros(model.nv))
-        self._generators: list[np.random.Generator | None] = [None] * num_envs
+        self.generators: list[np.random.Generator | None] = [None] * num_envs
+        self._reset_data = mujoco.mj_resetData
+        self._dimensions = 2 if task.has_y else 1
         self._allocate()
 
     def _allocate(self) -> None:
-        n, dimensions = self.num_envs, 2 if self.task.has_y else 1
-        self._elapsed = np.zeros(n, np.int64)
+        n, dimensions = self.num_envs, self._dimensions
+        self.elapsed = np.zeros(n, np.int64)
         self._position: FloatArray = np.zeros((n, dimensions))  # where the last step ended
         self._velocity: FloatArray = np.zeros((dimensions, n))
         self.info_terms = dict(zip(("x_velocity", "y_velocity"), self._velocity, strict=False))
@@ -211,7 +107,7 @@ class VelocityEnv(BatchEnv):
         if seed is not None:
             if seed < 0:
                 raise CspoError(f"a seed must not be negative, and {seed} is.")
-            self._generators = [_generator(int(seed) + i) for i in range(self.num_envs)]
+            self.generators = [_generator(int(seed) + i) for i in range(self.num_envs)]
         for i in range(self.num_envs):
             self._reset_one(i)
         return self._observe()
@@ -227,7 +123,7 @@ class VelocityEnv(BatchEnv):
         np.subtract(position.T, self._position.T, out=self._velocity)
         self._velocity /= self._seconds
         np.copyto(self._position, position)
-        self._elapsed += 1
+        self.elapsed += 1
 
         controls = self.physics.controls  # (N, A) the actions, as float64
         np.multiply(self._velocity[0], task.forward_weight, out=result.reward)
@@ -237,7 +133,7 @@ class VelocityEnv(BatchEnv):
         if task.healthy is not None:
             np.logical_not(task.healthy(rows[:, : self._state_size]), out=result.terminated)
         if self.time_limit is not None:
-            np.greater(self._elapsed >= self.time_limit, result.terminated, out=result.truncated)
+            np.greater(self.elapsed >= self.time_limit, result.terminated, out=result.truncated)
         self._observe()
         self._reset_finished()
         return result
@@ -257,8 +153,9 @@ class VelocityEnv(BatchEnv):
             qpos: Joint positions.
             qvel: Joint velocities.
             qacc_warmstart: Where the constraint solver starts its search; not set if None.
-            forward: Recompute what follows from the state (body positions, ...). False leaves those quantities
-                as the last step left them, which is what a continuing Safety-Gymnasium episode sees.
+            forward: Recompute what follows from the state (body positions, ...). False leaves those
+                quantities as the last step left them, which is what a continuing Safety-Gymnasium episode
+                sees.
         """
         data = self.physics.data[index]
         data.qpos[:], data.qvel[:] = qpos, qvel
@@ -275,15 +172,15 @@ class VelocityEnv(BatchEnv):
 
     def random_state(self) -> dict[str, Any]:
         """Return the state of the N random generators; null for one that was never used."""
-        return {"generators": [None if g is None else g.bit_generator.state for g in self._generators]}
+        return {"generators": [None if g is None else g.bit_generator.state for g in self.generators]}
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned."""
         saved = state["generators"]
         if len(saved) != self.num_envs:
             raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
-        self._generators = [None if one is None else _generator(0) for one in saved]
-        for generator, one in zip(self._generators, saved, strict=True):
+        self.generators = [None if one is None else _generator(0) for one in saved]
+        for generator, one in zip(self.generators, saved, strict=True):
             if generator is not None:
                 generator.bit_generator.state = one
 
@@ -294,59 +191,62 @@ class VelocityEnv(BatchEnv):
     def _measure(self, rows: FloatArray) -> FloatArray:
         """Return where each robot is, (N, 1 or 2), by the task's own definition of position.
 
-        Under Runge-Kutta integration body positions in MjData are those of its last stage, slightly behind the
-        joints. Safety-Gymnasium measures the Ant and the Humanoid by them, so this does too.
+        Under Runge-Kutta integration body positions in MjData are those of its last stage, slightly behind
+        the joints. Safety-Gymnasium measures the Ant and the Humanoid by them, so this does too.
         """
         if self.task.position == "qpos":
-            return rows[:, : self._velocity.shape[0]]
+            return rows[:, : self._dimensions]
         bodies = rows[:, self._observed.stop :].reshape(len(rows), -1, 3)[:, :, :2]  # (N, bodies, 2)
         if self.task.position == "torso":
             return bodies[:, 0]
-        return np.einsum("b,nbj->nj", self._mass_share, bodies)
+        centre: FloatArray = np.einsum("b,nbj->nj", self._mass_share, bodies)
+        return centre
 
     def _speed(self) -> FloatArray:
+        x: FloatArray = self._velocity[0]
         if not self.task.speed_is_planar:
-            return self._velocity[0]
-        x, y = self._velocity
-        return np.sqrt(x * x + y * y)
+            return x
+        y = self._velocity[1]
+        speed: FloatArray = np.sqrt(x * x + y * y)
+        return speed
 
-    def _observe(self) -> FloatArray:
-        """Write the observations of the current rows into the result, and return them."""
+    def _observe(self, which: Any = slice(None)) -> FloatArray:
+        """Write the observations of the current rows into the result, for all or for some, and return all."""
         observation = self._result.observation
-        np.copyto(observation, self.physics.rows[:, self._observed])
-        if self.task.velocity_clip is not None:
+        observation[which] = self.physics.rows[which, self._observed]
+        limit = self.task.velocity_clip
+        if limit is not None:
             joints = observation[:, self._clipped]
-            np.clip(joints, -self.task.velocity_clip, self.task.velocity_clip, out=joints)
+            np.minimum(joints, limit, out=joints)
+            np.maximum(joints, -limit, out=joints)
         return observation
 
     def _reset_finished(self) -> None:
         result = self._result
-        finished = result.terminated | result.truncated
-        if not self.autoreset or not finished.any():
+        finished = np.flatnonzero(result.terminated | result.truncated)
+        if not self.autoreset or not finished.size:
             return
-        np.copyto(result.final_observation, result.observation)
-        for i in np.flatnonzero(finished):
-            self._reset_one(int(i))
-        self._observe()
+        result.final_observation[finished] = result.observation[finished]
+        for i in finished.tolist():
+            self._reset_one(i)
+        self._observe(finished)
 
     def _reset_one(self, index: int) -> None:
         """Start a new episode as Gymnasium's v4 environments do: the same draws in the same order."""
-        import mujoco
-
-        generator = self._generators[index]
+        generator = self.generators[index]
         if generator is None:
-            generator = self._generators[index] = _generator(None)
-        task, data, model = self.task, self.physics.data[index], self.model
-        mujoco.mj_resetData(model, data)
+            generator = self.generators[index] = _generator(None)
+        task, data = self.task, self.physics.data[index]
+        self._reset_data(self.model, data)
         qpos, qvel = self._initial
         noise = task.position_noise
-        data.qpos[:] = qpos + generator.uniform(low=-noise, high=noise, size=model.nq)
+        data.qpos[:] = qpos + generator.uniform(-noise, noise, qpos.size)
         if task.velocity_noise == "uniform":
-            data.qvel[:] = qvel + generator.uniform(low=-noise, high=noise, size=model.nv)
+            data.qvel[:] = qvel + generator.uniform(-noise, noise, qvel.size)
         else:
-            data.qvel[:] = qvel + noise * generator.standard_normal(model.nv)
-        _forward(model, data)
-        self._elapsed[index] = 0
+            data.qvel[:] = qvel + noise * generator.standard_normal(qvel.size)
+        _forward(self.model, data)
+        self.elapsed[index] = 0
         self._refresh(index)
 
     def _refresh(self, index: int) -> None:
@@ -387,8 +287,12 @@ def _load_robot(file: str) -> Any:
 
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or not spec.submodule_search_locations:
-        raise CspoError("the velocity tasks read their robots from the gymnasium package: pip install gymnasium")
+        raise CspoError(
+            "the velocity tasks read their robots from the gymnasium package: pip install gymnasium"
+        )
     path = Path(spec.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / file
     if not path.exists():
-        raise CspoError(f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'")
+        raise CspoError(
+            f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'"
+        )
     return mujoco.MjModel.from_xml_path(str(path))

@@ -51,15 +51,30 @@ class ProgressFile:
         if self._file is not None:
             os.fsync(self._file.fileno())
 
+    def complete_rows(self) -> int:
+        """Return how many epochs, from the first on, have a complete row."""
+        return len(self._read()[1])
+
     def rewind(self, epochs: int) -> list[str]:
         """Keep the rows of the first `epochs` epochs; returns a sentence if some are missing."""
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        rows = [line for line in lines[1:] if line.count(",") == lines[0].count(",")]
-        kept = [line for line in rows if line.split(",", 1)[0].isdigit() and int(line.split(",", 1)[0]) < epochs]
-        write_text(self.path, "".join(line + "\n" for line in lines[:1] + kept))
+        header, rows = self._read()
+        kept = rows[:epochs]
+        write_text(self.path, "".join(line + "\n" for line in header + kept))
         if len(kept) < epochs:
             return [f"progress.csv holds {len(kept)} of the {epochs} epochs done; the others are lost."]
         return []
+
+    def _read(self) -> tuple[list[str], list[str]]:
+        """Return the header and the rows of epochs 0, 1, 2, ... up to the first that is missing or cut short."""
+        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+        lines = text.splitlines(keepends=True)
+        whole = [line.rstrip("\r\n") for line in lines if line.endswith("\n")]  # a cut line has no end
+        rows: list[str] = []
+        for line in whole[1:]:
+            if line.split(",", 1)[0] != str(len(rows)) or line.count(",") != whole[0].count(","):
+                break
+            rows.append(line)
+        return whole[:1], rows
 
     def close(self) -> None:
         """Close the file."""
@@ -69,7 +84,21 @@ class ProgressFile:
 
 
 def read_progress(path: Path) -> dict[str, list[float]]:
-    """Return the columns of a progress.csv."""
+    """Return the columns of a progress.csv; a last row that was cut short is left out."""
+    if not path.exists():
+        return {}
     with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [float(row[name]) for row in rows] for name in (rows[0] if rows else {})}
+        reader = csv.reader(line for line in file if line.endswith("\n"))
+        header = next(reader, [])
+        rows = [row for row in reader if len(row) == len(header)]
+    return {name: [float(row[i]) for row in rows] for i, name in enumerate(header)}
+
+
+def constraint_columns(columns: dict[str, list[float]], name: str) -> list[list[float]]:
+    """Return the column `name`, or `name_0`, `name_1`, ... where there are several constraints."""
+    if name in columns:
+        return [columns[name]]
+    found = []
+    while f"{name}_{len(found)}" in columns:
+        found.append(columns[f"{name}_{len(found)}"])
+    return found

@@ -1,0 +1,1 @@
+"""How parameters move: the minibatch loop, its objectives and the optimiser."""

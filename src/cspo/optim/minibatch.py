@@ -1,22 +1,26 @@
-"""The only minibatch loop: several passes over the epoch's batch, critics and actor interleaved."""
+"""The only minibatch loop: several passes over the epoch's batch, for the actor and every critic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from cspo import kernels
 from cspo.errors import CspoError
-from cspo.optim.adam import FlatAdam, clip_norm_
-from cspo.policy import Distribution, Policy, gaussian_log_prob, mean_kl
+from cspo.networks import Workspace
+from cspo.optim.adam import FlatAdam
+from cspo.optim.objective import AutogradObjective, Objective, SurrogateObjective
+from cspo.policy import Policy, gaussian_log_prob, mean_kl
 from cspo.types import Batch, per_constraint
 
-Columns = dict[str, Tensor]  # per-sample arrays of the algorithm, first axis n in the batch and B in a minibatch
-Loss = Callable[[Distribution, Columns], Tensor]
+Order = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,12 @@ class FitResult:
 
 
 class Learner:
-    """Owns the optimisers of one policy; `fit` is what first-order algorithms hand their loss to."""
+    """Owns the optimisers of one policy; `fit` is what first-order algorithms hand their loss to.
+
+    Per minibatch the reward critic, the cost critics and the actor each take one step. They share no
+    parameters, so each network makes its pass over the same minibatches on its own, on as many threads as there
+    are; the result does not depend on their number.
+    """
 
     def __init__(
         self,
@@ -46,6 +55,7 @@ class Learner:
         max_grad_norm: float = 40.0,
         critic_l2: float = 0.001,
         entropy_coefficient: float = 0.0,
+        threads: int = 1,
     ) -> None:
         """Create the optimisers; `rng` is the stream that shuffles."""
         self.policy, self.rng = policy, rng
@@ -56,83 +66,166 @@ class Learner:
         self.entropy_coefficient = entropy_coefficient
         self.actor_optimiser = FlatAdam(policy.actor.parameters, actor_lr)
         self.critic_optimiser = FlatAdam(policy.critic_parameters, critic_lr)
+        self._actor_space = Workspace(policy.actor.mlp.sizes, minibatch_size)
+        self._critic_spaces = [Workspace(policy.critics.sizes, minibatch_size) for _ in range(policy.critics.count)]
+        workers = min(threads - 1, policy.critics.count)
+        self._pool = ThreadPoolExecutor(workers, "cspo-critics") if workers > 0 else None
+        self._workers = workers
 
     def set_progress(self, fraction: float) -> None:
         """Set the actor's learning rate for a run of which `fraction` is done: linear decay to zero."""
         self.actor_optimiser.lr = self.base_actor_lr * (1.0 - fraction)
 
-    def fit(self, batch: Batch, loss: Loss, columns: Columns) -> FitResult:
-        """Minimise `loss` over minibatches until the passes are done or the KL limit is exceeded.
-
-        Args:
-            batch: The epoch's samples.
-            loss: Called with the current policy on a minibatch and the minibatch's columns; returns a scalar.
-            columns: Per-sample tensors (n, ...) that the loss needs, such as advantages.
-        """
-        critic_error = torch.zeros(self.policy.critics.count)
-        passes, kl = 0, 0.0
+    def fit(self, batch: Batch, objective: Objective) -> FitResult:
+        """Minimise the objective until the passes are done or the KL limit is exceeded."""
+        samples = len(batch.log_prob)
+        kl, passes = 0.0, 0
         for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
-            critic_error.zero_()
-            order = torch.from_numpy(self.rng.permutation(len(batch.log_prob)))
-            stopped = False
-            for index in order.split(self.minibatch_size):
-                x = batch.observation.index_select(0, index)
-                critic_error += self._critic_step(x, batch.value_target.index_select(1, index))
-                self._actor_step(x, batch, index, loss, columns)
-                if self.kl_check == "minibatch" and self._kl(batch, x, index) > self.target_kl:
-                    stopped = True
-                    break
+            order = self.rng.permutation(samples)
+            errors = self._run_pass(batch, objective, order)
             mean = self.policy.actor.mlp.predict(batch.observation)[0]
             kl = mean_kl(batch.mean, batch.log_std, mean, self.policy.actor.log_std)
-            if stopped or kl > self.target_kl:
+            if not kl <= self.target_kl or self._stopped_within_pass:
                 break
-        if not np.isfinite(kl) or not bool(torch.isfinite(self.policy.critic_parameters).all()):
-            what = "critics" if np.isfinite(kl) else "policy"
-            raise CspoError(
-                f"The {what} became non-finite in pass {passes} of the update. Try a smaller learning rate; "
-                "the last checkpoint is intact."
-            )
-        return FitResult(kl, passes, self._ratio(batch, mean), self._metrics(critic_error, len(order)))
+        self._require_finite(kl, passes)
+        return FitResult(kl, passes, self._ratio(batch, mean), self._metrics(errors))
 
-    def _critic_step(self, x: Tensor, target: Tensor) -> Tensor:
-        """One step of every critic on mean squared error + critic_l2 * |parameters|^2; returns squared errors."""
-        policy = self.policy
-        error = policy.critics.forward(x)
-        error[..., 0] -= target
-        squared_error = torch.linalg.vecdot(error[..., 0], error[..., 0])
-        policy.critics.backward(error.mul_(2.0 / len(x)))
-        policy.critic_gradient.add_(policy.critic_parameters, alpha=2.0 * self.critic_l2)
-        clip_norm_(policy.critic_gradient, self.max_grad_norm)
-        self.critic_optimiser.step(policy.critic_gradient)
-        return squared_error
+    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> list[float]:
+        """Let every network see every minibatch of `order` once; returns the critics' mean squared errors."""
+        self._stopped_within_pass = False
+        waiting = deque(range(self.policy.critics.count))
+        errors = [0.0] * len(waiting)
 
-    def _actor_step(self, x: Tensor, batch: Batch, index: Tensor, loss: Loss, columns: Columns) -> None:
+        def train_critics() -> None:
+            while waiting:
+                try:
+                    k = waiting.popleft()
+                except IndexError:  # another thread took the last one
+                    return
+                errors[k] = self._critic_pass(k, batch, order)
+
+        if self.kl_check == "minibatch":  # the critics see as much as the actor did before it stopped
+            order = order[: self._actor_pass(batch, objective, order)]
+            train_critics()
+        else:
+            futures = [self._pool.submit(train_critics) for _ in range(self._workers)] if self._pool else []
+            self._actor_pass(batch, objective, order)
+            train_critics()
+            for future in futures:
+                future.result()
+        self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
+        return errors
+
+    def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
+        """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
+        critics, optimiser, space = self.policy.critics, self.critic_optimiser, self._critic_spaces[k]
+        total: float = kernels.critic_pass(
+            critics.parameters[k],
+            critics.gradient[k],
+            optimiser.first[k],
+            optimiser.second[k],
+            optimiser.count,
+            critics.size_array,
+            batch.observation.numpy(),
+            batch.value_target[k].numpy(),
+            order,
+            self.minibatch_size,
+            optimiser.lr,
+            self.critic_l2,
+            self.max_grad_norm,
+            space.inputs,
+            space.work,
+            space.scratch,
+        )
+        return total / len(order)
+
+    def _actor_pass(self, batch: Batch, objective: Objective, order: Order) -> int:
+        """Train the actor; returns the number of samples seen, all of them unless the KL check stopped it."""
+        for start in range(0, len(order), self.minibatch_size):
+            index = order[start : start + self.minibatch_size]
+            if isinstance(objective, SurrogateObjective):
+                self._surrogate_step(batch, objective, index)
+            else:
+                self._autograd_step(batch, objective, index)
+            if self.kl_check == "minibatch" and not self._minibatch_kl(batch, index) <= self.target_kl:
+                self._stopped_within_pass = True
+                return start + len(index)
+        return len(order)
+
+    def _surrogate_step(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
+        actor, space, size = self.policy.actor, self._actor_space, len(index)
+        z = np.empty((size, batch.action.shape[1]), np.float32)
+        ratio = np.empty(size, np.float32)
+        slopes = np.empty((size, len(objective.kinds)), np.float32)
+        values = np.empty(len(objective.kinds))
+        kernels.actor_forward(
+            actor.array,
+            actor.mlp.size_array,
+            batch.observation.numpy(),
+            batch.action.numpy(),
+            batch.log_prob.numpy(),
+            objective.columns,
+            objective.kinds,
+            objective.clip,
+            index,
+            space.inputs,
+            space.work,
+            z,
+            ratio,
+            values,
+            slopes,
+        )
+        weights = objective.weights(values)
+        kernels.actor_backward(
+            actor.array,
+            actor.gradient_array,
+            actor.mlp.size_array,
+            weights,
+            z,
+            ratio,
+            slopes,
+            self.entropy_coefficient,
+            space.inputs,
+            space.work,
+            space.scratch,
+        )
+        self.actor_optimiser.step(actor.gradient, max_norm=self.max_grad_norm)
+
+    def _autograd_step(self, batch: Batch, objective: AutogradObjective, index: Order) -> None:
+        rows = torch.from_numpy(index)
+        minibatch = {name: column[rows] for name, column in objective.columns.items()}
         actor = self.policy.actor
-        minibatch = {name: column.index_select(0, index) for name, column in columns.items()}
-        action, log_prob = batch.action.index_select(0, index), batch.log_prob.index_select(0, index)
-        new = actor.distribution(x, action, log_prob)
-        objective = loss(new, minibatch)
+        new = actor.distribution(batch.observation[rows], batch.action[rows], batch.log_prob[rows])
+        loss = objective.loss(new, minibatch)
         if self.entropy_coefficient:
-            objective = objective - self.entropy_coefficient * new.log_std.sum()
-        gradient = actor.gradient_of(objective)
-        clip_norm_(gradient.unsqueeze(0), self.max_grad_norm)
-        self.actor_optimiser.step(gradient)
+            loss = loss - self.entropy_coefficient * new.log_std.sum()
+        self.actor_optimiser.step(actor.gradient_of(loss, new), max_norm=self.max_grad_norm)
 
-    def _kl(self, batch: Batch, x: Tensor, index: Tensor) -> float:
-        mean = self.policy.actor.mlp.forward(x)[0]
-        return mean_kl(batch.mean.index_select(0, index), batch.log_std, mean, self.policy.actor.log_std)
+    def _minibatch_kl(self, batch: Batch, index: Order) -> float:
+        rows, actor = torch.from_numpy(index), self.policy.actor
+        mean = actor.mlp.predict(batch.observation[rows])[0]
+        return mean_kl(batch.mean[rows], batch.log_std, mean, actor.log_std)
+
+    def _require_finite(self, kl: float, passes: int) -> None:
+        critics_finite = bool(np.isfinite(self.policy.critics.parameters).all())
+        if not (np.isfinite(kl) and critics_finite):
+            raise CspoError(
+                f"The {'policy' if critics_finite else 'critics'} became non-finite in pass {passes} of the update. "
+                "Try a smaller learning rate; the last checkpoint is intact."
+            )
 
     def _ratio(self, batch: Batch, mean: Tensor) -> Tensor:
         log_std = self.policy.actor.log_std
         log_prob = gaussian_log_prob((batch.action - mean) * log_std.neg().exp(), log_std)
         return (log_prob - batch.log_prob).exp()
 
-    def _metrics(self, critic_error: Tensor, samples: int) -> dict[str, float]:
-        errors = (critic_error / samples).tolist()
-        metrics = {"critic_loss_reward": errors[0], **per_constraint("critic_loss_cost", errors[1:])}
-        metrics["policy_std"] = float(self.policy.actor.log_std.exp().mean())
-        metrics["actor_lr"] = self.actor_optimiser.lr
-        return metrics
+    def _metrics(self, errors: list[float]) -> dict[str, float]:
+        return {
+            "critic_loss_reward": errors[0],
+            **per_constraint("critic_loss_cost", errors[1:]),
+            "policy_std": float(self.policy.actor.log_std.exp().mean()),
+            "actor_lr": self.actor_optimiser.lr,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimisers' state."""
@@ -142,4 +235,3 @@ class Learner:
         """Put back what `state_dict` returned."""
         self.actor_optimiser.load_state_dict(state["actor"])
         self.critic_optimiser.load_state_dict(state["critics"])
-

@@ -1,0 +1,1 @@
+"""The paper's settings per algorithm and task family, as TOML files."""

@@ -1,0 +1,43 @@
+# Everything works on a fresh checkout: each target sets up its own environment first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup train test check format clean
+
+help:
+	@echo "make train   set up, then train CSPO on SafetyHalfCheetahVelocity-v1 for about two minutes"
+	@echo "make test    set up, then run the tests"
+	@echo "make check   set up, then lint and check types"
+	@echo "make setup   create $(VENV) with pinned dependencies"
+	@echo "make format  format the code"
+	@echo "make clean   remove $(VENV) and caches (runs are kept)"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "cspo needs Python 3.10 or newer; set PYTHON=/path/to/python3"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+train: $(READY)
+	$(BIN)/cspo train SafetyHalfCheetahVelocity-v1 --total-steps 2_000_000
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,57 @@
+"""`cspo tasks` and `cspo algos`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cspo.algorithms import algorithm_names, get_algorithm
+from cspo.commands.options import parse
+from cspo.envs.tasks import native_tasks
+
+
+@dataclass(frozen=True)
+class TasksOptions:
+    """List the tasks this package simulates itself; any Gymnasium id can be trained on as well."""
+
+    json: bool = False
+    """Print a JSON list."""
+
+
+@dataclass(frozen=True)
+class AlgosOptions:
+    """List the algorithms; `cspo train --algo NAME --help` shows the settings of one."""
+
+    json: bool = False
+    """Print a JSON list."""
+
+
+def tasks(arguments: Sequence[str]) -> int:
+    """Run `cspo tasks`."""
+    options = parse(TasksOptions, "tasks", arguments)
+    rows = native_tasks()
+    if options.json:
+        print(json.dumps([row._asdict() for row in rows]))
+        return 0
+    width = max(len(row.name) for row in rows)
+    print(f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}  description")
+    for row in rows:
+        print(
+            f"{row.name:<{width}}  {row.family:<10}  {row.observation_size:>4} {row.action_size:>4}  "
+            f"{row.cost_limit:>5g}  {row.description}"
+        )
+    return 0
+
+
+def algos(arguments: Sequence[str]) -> int:
+    """Run `cspo algos`."""
+    options = parse(AlgosOptions, "algos", arguments)
+    rows = [{"name": name, "summary": get_algorithm(name).summary} for name in algorithm_names()]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        print(f"{row['name']:<{width}}  {row['summary']}")
+    return 0

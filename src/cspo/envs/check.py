@@ -1,0 +1,278 @@
+"""`check_env`: says in words what an environment does wrong for training here."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from cspo.envs.make import factory_of, is_batch_env
+from cspo.envs.tasks import NAMESPACE, native_name
+from cspo.errors import CspoError
+
+TRIAL_STEPS = 2000  # random steps of one trial
+TRIAL_SECONDS = 3.0  # ... unless the environment is slow
+
+
+def check_env(env: Any, cost_fn: Any = None) -> list[str]:
+    """Try an environment with random actions and return what is wrong with it, one sentence each.
+
+    Args:
+        env: A task name, a Gymnasium id, "module:factory", a factory, or an environment. Your own environment
+            is reset and stepped but not closed; reset it before you use it again.
+        cost_fn: The cost function you would train with, if the environment has no cost of its own.
+
+    Returns:
+        The problems found; an empty list means the environment is fit for training.
+
+    Raises:
+        CspoError: There is no such environment.
+    """
+    made, one = _one_environment(env)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the same faults, said less plainly
+            return _Trial(one, cost_fn).run()
+    finally:
+        if made:
+            one.close()
+
+
+def _one_environment(env: Any) -> tuple[bool, Any]:
+    """Return (whether it was made here, a single environment)."""
+    if is_batch_env(env):
+        raise CspoError("check_env tries single environments: pass the environment, its name or a factory.")
+    if isinstance(env, str):
+        name = native_name(env)
+        env = factory_of(env if name is None else NAMESPACE + name)
+    elif hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
+        return False, env
+    if not callable(env):
+        raise CspoError(
+            f"an environment is a name, an object or a function that makes one, not {type(env).__name__}."
+        )
+    return True, env()
+
+
+class _Trial:
+    """One environment under test, and the problems found so far."""
+
+    def __init__(self, env: Any, cost_fn: Any) -> None:
+        self.env, self.cost_fn = env, cost_fn
+        self.problems: list[str] = []
+        self.num_costs: int | None = None
+        self.num_values: int | None = None
+
+    def run(self) -> list[str]:
+        """Run every check that makes sense after the ones before it."""
+        self._check_spaces()
+        if self.problems:
+            return self.problems
+        self._check_action_range()
+        self.generator = np.random.default_rng(0)
+        first = self._reset(seed=1)
+        if first is None:
+            return self.problems
+        self._check_observation(first, "reset()")
+        self._check_reproducible()
+        self._check_steps()
+        return self.problems
+
+    def say(self, problem: str) -> None:
+        """Add a problem once."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _check_spaces(self) -> None:
+        from cspo.envs.gym_batch import space_problem
+
+        for what in ("observation", "action"):
+            problem = space_problem(getattr(self.env, f"{what}_space", None), what)
+            if problem is not None:
+                self.say(f"{problem[0].upper()}{problem[1:]}.")
+
+    def _check_action_range(self) -> None:
+        space = self.env.action_space
+        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+            self.say("The range of its actions is infinite: give action_space finite low and high.")
+        elif not (space.low < space.high).all():
+            self.say("The range of its actions is empty: action_space.low must be below high.")
+
+    def _reset(self, seed: int | None) -> Any:
+        """Return the first observation, or None after saying why there is none."""
+        try:
+            answer = self.env.reset(seed=seed) if seed is not None else self.env.reset()
+        except Exception as fault:
+            hint = ": it must accept reset(seed=...)" if isinstance(fault, TypeError) else ""
+            self.say(f"reset() raised {type(fault).__name__}: {fault}{hint}")
+            return None
+        if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
+            self.say("reset() must return (observation, info), with info a dict.")
+            return None
+        return answer[0]
+
+    def _check_observation(self, observation: Any, where: str) -> None:
+        space = self.env.observation_space
+        array = np.asarray(observation)
+        if array.shape != space.shape:
+            self.say(
+                f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}."
+            )
+            return
+        if array.dtype != space.dtype:
+            self.say(
+                f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}."
+            )
+        if not np.isfinite(array.astype(np.float64)).all():
+            self.say(f"{where} gave a non-finite observation (NaN or infinity).")
+        elif (array < space.low).any() or (array > space.high).any():
+            self.say(f"{where} gave an observation outside the limits of observation_space.")
+
+    def _action(self, generator: np.random.Generator) -> Any:
+        space = self.env.action_space
+        low, high = np.maximum(space.low, -1e3), np.minimum(space.high, 1e3)
+        return generator.uniform(low, np.maximum(low, high)).astype(space.dtype)
+
+    def _check_reproducible(self) -> None:
+        """Reset twice with one seed and take the same three steps: everything must come out equal."""
+        runs = []
+        for _ in range(2):
+            generator = np.random.default_rng(5)
+            observations = [self._reset(seed=7)]
+            for _ in range(3):
+                try:
+                    answer = self.env.step(self._action(generator))
+                except Exception:
+                    break  # said by the longer trial
+                if not isinstance(answer, tuple) or len(answer) not in (5, 6) or answer[-3] or answer[-2]:
+                    break
+                observations.append(answer[0])
+            runs.append([None if one is None else np.array(one, np.float64) for one in observations])
+        first, second = runs
+        if len(first) == len(second) and all(
+            (a is None and b is None)
+            or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
+            for a, b in zip(first, second, strict=True)
+        ):
+            return
+        self.say(
+            "reset(seed=...) is not reproducible: the same seed and actions gave other observations. Draw "
+            "random numbers from self.np_random only, after super().reset(seed=seed)."
+        )
+
+    def _check_steps(self) -> None:
+        """Take random steps and look at everything that comes back."""
+        observation = self._reset(seed=2)
+        deadline = time.perf_counter() + TRIAL_SECONDS
+        episodes = 0
+        for _ in range(TRIAL_STEPS):
+            outcome = self._step(observation)
+            if outcome is None:
+                return
+            observation, ended = outcome
+            if ended:
+                episodes += 1
+                observation = self._reset(seed=None)
+                if observation is None:
+                    return
+                self._check_observation(observation, "reset()")
+            if time.perf_counter() > deadline:
+                break
+        self._check_time_limit(episodes)
+
+    def _step(self, before: Any) -> tuple[Any, bool] | None:
+        """Take one step; return (observation, whether the episode ended), or None where a trial ends."""
+        from cspo.envs.gym_batch import split_step
+
+        action = self._action(self.generator)
+        before = np.array(before)
+        try:
+            answer = self.env.step(action)
+        except Exception as fault:
+            self.say(f"step() raised {type(fault).__name__}: {fault}")
+            return None
+        try:
+            observation, reward, cost, terminated, truncated, info = split_step(answer, "the environment")
+        except CspoError as fault:
+            self.say(str(fault))
+            return None
+        if self.num_values not in (None, len(answer)):
+            self.say("step() sometimes returns five values and sometimes six: return the same number always.")
+        self.num_values = len(answer)
+        self._check_observation(observation, "step()")
+        self._check_reward(reward)
+        self._check_flags(terminated, truncated, info)
+        if not self._check_cost(cost, answer, before, action):
+            return None
+        return observation, bool(terminated) or bool(truncated)
+
+    def _check_reward(self, reward: Any) -> None:
+        value = _numbers(reward)
+        if value is None or value.size != 1:
+            self.say(f"The reward must be one number, not {reward!r}.")
+        elif not np.isfinite(value).all():
+            self.say("The reward was not finite (NaN or infinity).")
+
+    def _check_flags(self, terminated: Any, truncated: Any, info: Any) -> None:
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                self.say(f"{name} must be True or False, not {flag!r}.")
+        if not isinstance(info, dict):
+            self.say(f"info must be a dict, not {type(info).__name__}.")
+
+    def _check_cost(self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any) -> bool:
+        """Check the cost of one step; return False where there is none, so that it is said only once."""
+        info = answer[-1] if isinstance(answer[-1], dict) else {}
+        if self.cost_fn is not None:
+            try:
+                cost = self.cost_fn(before, action, answer[0], info)
+            except Exception as fault:
+                self.say(f"cost_fn raised {type(fault).__name__}: {fault}")
+                return False
+        elif len(answer) == 6 and "cost" in info and not np.array_equal(info["cost"], cost):
+            self.say("step() gives two different costs, as its third value and in info['cost'].")
+        if cost is None:
+            sometimes = " in some steps" if self.num_costs is not None else ""
+            self.say(f"It gives no cost{sometimes}: return info['cost'] in every step, or pass cost_fn=...")
+            return False
+        values = _numbers(cost)
+        if values is None:
+            self.say(f"The cost must be a number or a sequence of numbers, not {cost!r}.")
+            return False
+        self._check_cost_values(values)
+        return True
+
+    def _check_cost_values(self, values: Any) -> None:
+        from cspo.envs.gym_batch import names_of_costs
+
+        if self.num_costs not in (None, values.size):
+            self.say(
+                f"The number of costs changes: {self.num_costs} in one step and {values.size} in another."
+            )
+        self.num_costs = values.size
+        names = names_of_costs(self.env)
+        if names is not None and len(names) != values.size:
+            self.say(f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}.")
+        if not np.isfinite(values).all():
+            self.say("The cost was not finite (NaN or infinity).")
+        elif (values < 0).any():
+            self.say("The cost was negative: a cost is 0 where nothing is wrong and positive otherwise.")
+
+    def _check_time_limit(self, episodes: int) -> None:
+        from cspo.envs.gym_batch import time_limit_of
+
+        if time_limit_of(self.env) is None and episodes == 0:
+            self.say(
+                "It has no time limit, and no episode ended in the trial: wrap it in "
+                "gymnasium.wrappers.TimeLimit, or register it with max_episode_steps."
+            )
+
+
+def _numbers(value: Any) -> Any:
+    """Return `value` as a flat float array, or None if it is not made of numbers."""
+    try:
+        return np.asarray(value, np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        return None

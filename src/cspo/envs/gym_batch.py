@@ -1,0 +1,276 @@
+"""Any Gymnasium environment as a `BatchEnv`, stepped one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult
+from cspo.errors import CspoError, EnvironmentFault
+
+CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]  # (observation, action, next observation, info)
+
+
+class GymBatchEnv(BatchEnv):
+    """N Gymnasium environments with Box observations and Box actions, and a cost.
+
+    The cost of a step is what `cost_fn` returns, if given; otherwise the third of six returned values, as in
+    Safety-Gymnasium; otherwise `info["cost"]`. It is one number or a sequence of K numbers. K is the length
+    of the environment's `cost_names`, or its `num_costs`; an environment with neither is asked by one reset
+    and step at construction, after which its random generator is put back.
+
+    Actions are clipped to the action space before the environment sees them, because a Gymnasium environment
+    may rely on that. Observations and actions that are not vectors are flattened.
+
+    Bit-exact resuming needs environments that draw from Gymnasium's `np_random`: nothing else can be saved.
+
+    Args:
+        environments: A function that makes one, called N times, or the environments themselves. Only those
+            made here are closed by `close`.
+        num_envs: Number of environments, N.
+        cost_fn: `cost_fn(observation, action, next_observation, info)`.
+        name: What to call the environment in messages and results.
+        clip_actions: Clip actions to the action space.
+    """
+
+    def __init__(
+        self,
+        environments: Callable[[], Any] | Sequence[Any],
+        num_envs: int,
+        cost_fn: CostFunction | None = None,
+        name: str | None = None,
+        clip_actions: bool = True,
+    ) -> None:
+        """Make or take the environments and learn their sizes."""
+        self.owns = callable(environments)
+        self.envs = (
+            [environments() for _ in range(num_envs)] if callable(environments) else list(environments)
+        )
+        self.name = name or name_of(self.envs[0])
+        self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
+        try:
+            self._learn_sizes()
+        except BaseException:
+            self.close()
+            raise
+
+    def _learn_sizes(self) -> None:
+        num_envs = self.num_envs
+        if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
+            raise CspoError(
+                f"{num_envs} different environments of {self.name} are needed: make a new one each time."
+            )
+        self._observation_space, self._action_space = _box_spaces(self.envs[0], self.name)
+        self.observation_size = int(np.prod(self._observation_space.shape))
+        self.action_size = int(np.prod(self._action_space.shape))
+        self.action_low = self._action_space.low.reshape(-1).astype(np.float64)
+        self.action_high = self._action_space.high.reshape(-1).astype(np.float64)
+        self.time_limit = time_limit_of(self.envs[0])
+        self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
+        self._result = self._allocate(1)
+        self.cost_names = names_of_costs(self.envs[0]) or self._probe_costs()
+        self._result = self._allocate(len(self.cost_names))
+
+    def _allocate(self, num_costs: int) -> StepResult:
+        num_envs = self.num_envs
+        shape = (num_envs, self.observation_size)
+        return StepResult(
+            observation=np.zeros(shape),
+            reward=np.zeros(num_envs),
+            cost=np.zeros((num_envs, num_costs)),
+            terminated=np.zeros(num_envs, np.bool_),
+            truncated=np.zeros(num_envs, np.bool_),
+            final_observation=np.zeros(shape),
+        )
+
+    def reset(self, seed: int | None = None) -> FloatArray:
+        """Start N episodes; environment i is seeded with `seed + i`, or continues its stream if None."""
+        for i in range(self.num_envs):
+            self._reset_one(i, None if seed is None else int(seed) + i)
+        self._demand_finite(self._result.observation, "a non-finite observation at reset")
+        return self._result.observation
+
+    def step(self, actions: FloatArray) -> StepResult:
+        """Step every environment with its row of `actions` (N, A), and reset those whose episode ended."""
+        result = self._result
+        if np.shape(actions) != (self.num_envs, self.action_size):
+            wanted = (self.num_envs, self.action_size)
+            raise CspoError(f"{self.name} takes actions of shape {wanted}, not {np.shape(actions)}.")
+        if self.clip_actions:
+            actions = np.clip(actions, self.action_low, self.action_high)
+        for i in range(self.num_envs):
+            cost, reward, terminated, truncated = self._step_one(i, actions[i])
+            if cost.size != result.cost.shape[1]:
+                expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
+                raise EnvironmentFault(
+                    f"the environment {self.name} gave {cost.size} costs instead of {expected}."
+                )
+            result.cost[i] = cost
+            result.reward[i] = reward
+            result.terminated[i] = terminated
+            result.truncated[i] = truncated and not terminated
+        self._demand_finite(result.observation, "a non-finite observation")
+        self._demand_finite(result.reward, "a non-finite reward")
+        self._demand_finite(result.cost, "a non-finite cost")
+        ended = np.flatnonzero(result.terminated | result.truncated)
+        if ended.size:
+            result.final_observation[ended] = result.observation[ended]
+            for i in ended.tolist():
+                self._reset_one(i, None)
+            self._demand_finite(result.observation, "a non-finite observation at reset")
+        return result
+
+    def random_state(self) -> dict[str, Any]:
+        """Return the state of each environment's `np_random`; null where it has none."""
+        return {"generators": [_generator_state(env) for env in self.envs]}
+
+    def set_random_state(self, state: dict[str, Any]) -> None:
+        """Put back what `random_state` returned; an environment saved as null is left alone."""
+        saved = state["generators"]
+        if len(saved) != self.num_envs:
+            raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
+        for env, one in zip(self.envs, saved, strict=True):
+            if one is not None:
+                env.unwrapped.np_random.bit_generator.state = one
+
+    def close(self) -> None:
+        """Close the environments made here; a user's own stay open."""
+        if self.owns:
+            for env in self.envs:
+                env.close()
+
+    def _reset_one(self, index: int, seed: int | None) -> None:
+        answer = self.envs[index].reset(seed=seed)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise EnvironmentFault(f"reset() of {self.name} must return (observation, info).")
+        self._keep(index, answer[0])
+
+    def _step_one(self, index: int, action: FloatArray) -> tuple[FloatArray, float, bool, bool]:
+        """Step one environment; its observation goes into the result, its cost comes back as a vector."""
+        space = self._action_space
+        shaped = action.astype(space.dtype).reshape(space.shape)
+        before = self._raw[index]
+        answer = self.envs[index].step(shaped)
+        observation, reward, cost, terminated, truncated, info = split_step(answer, self.name)
+        if self.cost_fn is not None:
+            cost = self.cost_fn(before, shaped, observation, info)
+        if cost is None:
+            raise CspoError(
+                f"the environment {self.name} gives no cost: return info['cost'], or pass "
+                "cost_fn=function(observation, action, next_observation, info)."
+            )
+        self._keep(index, observation)
+        return np.asarray(cost, np.float64).reshape(-1), float(reward), bool(terminated), bool(truncated)
+
+    def _keep(self, index: int, observation: Any) -> None:
+        """Store an observation flat, and as it came for the cost function."""
+        flat = np.asarray(observation, np.float64).reshape(-1)
+        if flat.size != self.observation_size:
+            raise EnvironmentFault(
+                f"the environment {self.name} gave an observation of {flat.size} numbers; its "
+                f"observation_space says {self.observation_size}."
+            )
+        self._result.observation[index] = flat
+        if self.cost_fn is not None:
+            # A copy: environments may reuse their observation array.
+            self._raw[index] = np.array(observation)
+
+    def _probe_costs(self) -> tuple[str, ...]:
+        """Find the number of costs by one reset and one step, leaving the random generator as it was."""
+        env = self.envs[0]
+        base = getattr(env, "unwrapped", env)
+        saved = _generator_state(env)
+        self._reset_one(0, 0)
+        count = self._step_one(0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high))[
+            0
+        ].size
+        if saved is not None:
+            base.np_random.bit_generator.state = saved
+        elif hasattr(base, "_np_random"):
+            base._np_random = None
+        return ("cost",) if count == 1 else tuple(f"cost_{k}" for k in range(count))
+
+    def _demand_finite(self, values: FloatArray, what: str) -> None:
+        finite = np.isfinite(values)
+        if not finite.all():
+            where = int(np.argwhere(~finite)[0][0])
+            raise EnvironmentFault(
+                f"the environment {self.name} (copy {where}) gave {what}: run `cspo.check_env`."
+            )
+
+
+def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
+    """Return (observation, reward, cost or None, terminated, truncated, info) of a five- or six-tuple."""
+    if isinstance(answer, tuple) and len(answer) == 6:
+        return answer
+    if isinstance(answer, tuple) and len(answer) == 5:
+        observation, reward, terminated, truncated, info = answer
+        cost = info.get("cost") if isinstance(info, dict) else None
+        return observation, reward, cost, terminated, truncated, info
+    got = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
+    raise EnvironmentFault(
+        f"step() of {name} must return (observation, reward, terminated, truncated, info), or six values "
+        f"with the cost third; it returned {got}."
+    )
+
+
+def name_of(env: Any) -> str:
+    """Return the id an environment was made by, or the name of its class."""
+    spec = getattr(env, "spec", None)
+    return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__
+
+
+def names_of_costs(env: Any) -> tuple[str, ...] | None:
+    """Return the cost names an environment declares (`cost_names`, or numbered by `num_costs`), or None."""
+    base = getattr(env, "unwrapped", env)
+    names = getattr(base, "cost_names", None)
+    if names:
+        return tuple(str(name) for name in names)
+    count = getattr(base, "num_costs", None)
+    if count is None:
+        return None
+    return ("cost",) if int(count) == 1 else tuple(f"cost_{k}" for k in range(int(count)))
+
+
+def time_limit_of(env: Any) -> int | None:
+    """Return after how many steps the `TimeLimit` wrapper ends an episode, or None without one."""
+    while env is not None:
+        limit = getattr(env, "_max_episode_steps", None)
+        if limit is not None:
+            return int(limit)
+        spec = getattr(env, "spec", None)
+        if spec is not None and spec.max_episode_steps is not None:
+            return int(spec.max_episode_steps)
+        env = getattr(env, "env", None)
+    return None
+
+
+def space_problem(space: Any, what: str) -> str | None:
+    """Say why training cannot use a space, or return None."""
+    if space is None:
+        return f"it has no {what}_space"
+    if not isinstance(space, Box):
+        return f"its {what}_space is {type(space).__name__}, and only Box is supported"
+    if not np.issubdtype(space.dtype, np.number) or 0 in space.shape:
+        return f"its {what}_space has dtype {space.dtype} and shape {space.shape}, and numbers are needed"
+    return None
+
+
+def _box_spaces(env: Any, name: str) -> tuple[Box, Box]:
+    for what in ("observation", "action"):
+        problem = space_problem(getattr(env, f"{what}_space", None), what)
+        if problem is not None:
+            raise CspoError(f"the environment {name} cannot be trained on: {problem}.")
+    return env.observation_space, env.action_space
+
+
+def _generator_state(env: Any) -> dict[str, Any] | None:
+    generator = getattr(getattr(env, "unwrapped", env), "_np_random", None)
+    if not isinstance(generator, np.random.Generator):
+        return None
+    state = dict(generator.bit_generator.state)
+    # Generators other than Gymnasium's PCG64 may hold arrays, which are not JSON.
+    return state if state.get("bit_generator") in ("PCG64", "PCG64DXSM") else None

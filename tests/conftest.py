@@ -1,0 +1,175 @@
+"""What several test files share: small policies and batches, and networks written a second time in NumPy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from cspo.optim.minibatch import FitResult, Learner
+from cspo.policy import Normaliser, Policy, gaussian_log_prob
+from cspo.types import Batch
+
+Array = NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Train as the library does, on one thread: more are slower at this size."""
+    torch.set_num_threads(1)
+
+
+def unpack(flat: Any, sizes: Sequence[int]) -> tuple[list[tuple[Any, Any]], Any]:
+    """Cut flat parameters into (weight (in, out), bias (out,)) per layer; the second value is what remains."""
+    layers, start = [], 0
+    for fan_in, fan_out in itertools.pairwise(sizes):
+        weight = flat[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
+        start += fan_in * fan_out
+        layers.append((weight, flat[start : start + fan_out]))
+        start += fan_out
+    return layers, flat[start:]
+
+
+def reference_mlp(layers: list[tuple[Any, Any]], x: Any) -> Any:
+    """Hidden layers with tanh, linear output; works on NumPy arrays and on tensors."""
+    tanh = torch.tanh if isinstance(x, torch.Tensor) else np.tanh
+    for weight, bias in layers[:-1]:
+        x = tanh(x @ weight + bias)
+    weight, bias = layers[-1]
+    return x @ weight + bias
+
+
+def reference_log_prob(flat: Array, sizes: Sequence[int], x: Array, action: Array) -> Array:
+    """Log-density of a diagonal Gaussian, written with densities of single coordinates."""
+    layers, log_std = unpack(flat, sizes)
+    mean, variance = reference_mlp(layers, x), np.exp(log_std) ** 2
+    return -0.5 * (np.log(2.0 * np.pi * variance) + (action - mean) ** 2 / variance).sum(axis=1)
+
+
+def central_differences(function: Any, point: Array, step: float = 1e-5) -> Array:
+    """Gradient of a scalar function of a vector, in float64."""
+    gradient = np.empty_like(point)
+    for i in range(len(point)):
+        forward, backward = point.copy(), point.copy()
+        forward[i] += step
+        backward[i] -= step
+        gradient[i] = (function(forward) - function(backward)) / (2.0 * step)
+    return gradient
+
+
+def float64(tensor: torch.Tensor) -> Array:
+    """Copy a tensor to a float64 array."""
+    return np.array(tensor.detach().numpy(), dtype=np.float64)
+
+
+def relative_error(value: Any, reference: Array) -> float:
+    """Return |value - reference| / |reference| in the Euclidean norm."""
+    array = float64(value) if isinstance(value, torch.Tensor) else np.asarray(value)
+    return float(np.linalg.norm(array - reference) / np.linalg.norm(reference))
+
+
+def small_policy(
+    observation: int = 3,
+    action: int = 2,
+    costs: int = 1,
+    hidden: Sequence[int] = (5, 4),
+    seed: int = 0,
+    log_std: float = -0.3,
+) -> Policy:
+    """Return a policy of a few dozen parameters."""
+    rng = np.random.default_rng(seed)
+    return Policy(observation, action, costs, Normaliser(observation), rng, hidden, log_std)
+
+
+def random_batch(policy: Policy, samples: int, costs: int = 1, seed: int = 1, **changes: Any) -> Batch:
+    """Return a batch that `policy` could have collected, with random advantages and targets."""
+    rng = np.random.default_rng(seed)
+    actor = policy.actor
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
+
+    observation = normal(samples, actor.mlp.sizes[0])
+    mean, log_std = actor.mlp.predict(observation)[0], actor.log_std.clone()
+    action = mean + normal(*mean.shape) * log_std.exp()
+    A_r, A_c = normal(samples), normal(samples, costs) * 1.7
+    values: dict[str, Any] = {
+        "observation": observation,
+        "action": action,
+        "mean": mean,
+        "log_std": log_std,
+        "log_prob": gaussian_log_prob((action - mean) / log_std.exp(), log_std),
+        "adv_r": (A_r - A_r.mean()) / A_r.std(correction=0),
+        "adv_c": A_c - A_c.mean(0),
+        "value_target": normal(1 + costs, samples),
+        "any_cost": np.ones(costs, dtype=bool),
+        "epoch_cost": np.full(costs, 30.0),
+    }
+    return Batch(**(values | changes))
+
+
+def perturb(policy: Policy, size: float, seed: int = 2) -> None:
+    """Move the actor away from the policy that collected the data."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal(policy.actor.parameters.shape).astype(np.float32)
+    policy.actor.parameters.add_(torch.from_numpy(size * noise))
+
+
+class _GivenRows:
+    """Stands in for the generator that shuffles."""
+
+    def __init__(self) -> None:
+        self.rows: NDArray[np.int64] | None = None
+
+    def permutation(self, samples: int) -> NDArray[np.int64]:
+        return np.arange(samples) if self.rows is None else self.rows
+
+
+class _Capture:
+    """Stands in for the actor's optimiser: keeps the gradient and does not move."""
+
+    lr, count = 0.0, 0
+    gradient: Array
+
+    def step(self, gradient: torch.Tensor, **options: Any) -> None:
+        self.gradient = float64(gradient)
+
+
+class RecordingLearner(Learner):
+    """The real minibatch loop, with one minibatch per pass and an actor that stays where it is."""
+
+    def __init__(self, policy: Policy, samples: int) -> None:
+        self.given, self.capture = _GivenRows(), _Capture()
+        super().__init__(policy, self.given, passes=1, minibatch_size=samples, target_kl=1e9)  # type: ignore[arg-type]
+        self.actor_optimiser = self.capture  # type: ignore[assignment]
+
+    def fit(self, batch: Batch, objective: Any) -> FitResult:
+        self.batch, self.objective = batch, objective
+        return super().fit(batch, objective)
+
+    def gradient(self, rows: Sequence[int] | range | None = None) -> Array:
+        """Return the gradient of the recorded loss at the actor's present parameters, on some of the rows."""
+        self.given.rows = None if rows is None else np.array(rows)
+        super().fit(self.batch, self.objective)
+        return self.capture.gradient
+
+    def surrogates(self, rows: Sequence[int] | range | None = None) -> list[Any]:
+        """Return the values of the surrogates that the recorded loss is made of."""
+        seen: list[Any] = []
+        original = self.objective.slopes
+
+        def spy(*values: Any) -> Any:
+            seen.extend(np.copy(value) for value in values)
+            return original(*values)
+
+        self.objective.slopes = spy
+        try:
+            self.gradient(rows)
+        finally:
+            self.objective.slopes = original
+        return seen

@@ -1,0 +1,399 @@
+"""Every loss and every weight against a second transcription, in NumPy and float64, of what the paper defines.
+
+The losses are driven through `update` with a learner that only records them, then evaluated on a real float32
+actor at theta_k and away from it. Gradients are compared with central differences of the NumPy loss over all
+parameters of the actor.
+
+Achieved on x86: surrogate means agree to 1e-7, gradients to 4e-7 (Euclidean norm). The tolerances leave a factor
+of ten and more for other processors and for the compiled tanh, which is exact to 5e-7.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import (
+    Array,
+    RecordingLearner,
+    central_differences,
+    float64,
+    perturb,
+    random_batch,
+    reference_log_prob,
+    relative_error,
+    small_policy,
+)
+
+from cspo.algorithms import get_algorithm
+from cspo.errors import CspoError
+from cspo.optim.objective import SurrogateObjective
+from cspo.sensitivity import SensitivityWeight
+from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward, lagrangian_advantage
+from cspo.types import Batch
+
+VALUE, GRADIENT = 1e-6, 1e-5
+GAMMA, EPS, ROWS = 0.99, 0.2, 96
+
+
+def setup(
+    algo: str, costs: int = 1, batch: Batch | None = None, seed: int = 0, **settings: Any
+) -> tuple[Any, RecordingLearner, Batch]:
+    """Return an algorithm, the learner that records its loss, and a batch."""
+    policy = small_policy(costs=costs, seed=seed)
+    learner = RecordingLearner(policy, ROWS)
+    kind = get_algorithm(algo)
+    algorithm = kind(kind.Config(**settings), learner, costs, GAMMA)
+    return algorithm, learner, random_batch(policy, ROWS, costs, seed + 1) if batch is None else batch
+
+
+def ratios(flat: Array, learner: RecordingLearner, rows: range = range(ROWS)) -> Array:
+    """pi_theta(a|s) / pi_k(a|s)."""
+    batch, sizes = learner.batch, learner.policy.actor.mlp.sizes
+    observation, action, old = (float64(x)[rows] for x in (batch.observation, batch.action, batch.log_prob))
+    return np.exp(reference_log_prob(flat, sizes, observation, action) - old)
+
+
+def reward_surrogate(r: Array, A: Array) -> float:
+    """L_R = mean min(r A, clip(r, 1 - eps, 1 + eps) A)."""
+    return float(np.mean([min(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)]))
+
+
+def cost_surrogate(r: Array, A: Array) -> float:
+    """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A)."""
+    return float(np.mean([max(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)]))
+
+
+def cspo_loss(
+    flat: Array,
+    learner: RecordingLearner,
+    form: str,
+    divide: bool,
+    c: Array,
+    lam: Array,
+    alpha: Array,
+    w: Array,
+    rows: range = range(ROWS),
+) -> float:
+    """Spec 5.1 and 5.2: -L_R + sum(lam L_C + alpha/2 w [g]_+^2), divided by 1 + sum(lam + k0) where asked."""
+    r, A_c = ratios(flat, learner, rows), float64(learner.batch.adv_c)[rows]
+    total, divisor = -reward_surrogate(r, float64(learner.batch.adv_r)[rows]), 1.0
+    for i in range(len(c)):
+        L_C = cost_surrogate(r, A_c[:, i])
+        if form == "direct":
+            g, dual_term, k0 = c[i] + L_C, lam[i] * L_C, alpha[i] * w[i] * max(c[i], 0.0)
+            effective = lam[i] + k0
+        elif form == "scaled":
+            g = (1 - GAMMA) * c[i] + L_C - A_c[:, i].mean()
+            dual_term, k0 = lam[i] * L_C, alpha[i] * w[i] * (1 - GAMMA) * max(c[i], 0.0)
+            effective = lam[i] + k0
+        else:  # the paper's equation; its constant lam (J_c - d) has no gradient and is left out of the loss
+            g = c[i] + L_C / (1 - GAMMA)
+            dual_term = lam[i] * (g - c[i])
+            effective = (lam[i] + alpha[i] * w[i] * max(c[i], 0.0)) / (1 - GAMMA)
+        total += dual_term + 0.5 * alpha[i] * w[i] * max(g, 0.0) ** 2
+        divisor += effective
+    return total / divisor if divide else total
+
+
+def sensitivity(learner: RecordingLearner, theta: Array) -> Array:
+    """Return the gradient norms of mean(r A_c) at theta, one per constraint, from differences."""
+    A_c = float64(learner.batch.adv_c)
+    norms = []
+    for i in range(A_c.shape[1]):
+        column = A_c[:, i]
+        v = central_differences(lambda flat, A=column: float((ratios(flat, learner) * A).mean()), theta)
+        norms.append(np.linalg.norm(v))
+    return np.array(norms)
+
+
+def logged(metrics: dict[str, float], name: str, costs: int) -> Array:
+    """Collect a metric that has one value per constraint."""
+    keys = [name] if costs == 1 else [f"{name}_{k}" for k in range(costs)]
+    return np.array([metrics[key] for key in keys])
+
+
+# ---------------------------------------------------------------- surrogates
+
+
+@pytest.mark.parametrize("costs", [1, 3])
+def test_surrogates_are_clipped_separately_and_pessimistically(costs: int) -> None:
+    algorithm, learner, batch = setup("cspo", costs, form="scaled")
+    algorithm.update(batch, LIMITS[costs], LIMITS[costs])
+    perturb(learner.policy, 0.15)
+    for rows in (range(ROWS), range(5, 42)):
+        r = ratios(float64(learner.policy.actor.parameters), learner, rows)
+        assert min((r > 1.3).sum(), (r < 0.7).sum()) >= 5, "both sides of the clip have to be exercised"
+        A_r, A_c = float64(batch.adv_r)[rows], float64(batch.adv_c)[rows]
+        L_R, L_C, L_C_old = learner.surrogates(rows)
+        assert pytest.approx(reward_surrogate(r, A_r), abs=VALUE) == L_R
+        assert pytest.approx([cost_surrogate(r, A_c[:, k]) for k in range(costs)], abs=VALUE) == L_C
+        assert L_C_old == pytest.approx(A_c.mean(axis=0), abs=VALUE)
+
+
+@pytest.mark.parametrize(("kind", "r", "A", "slope"), [
+    *((clipped_reward, r, 1.0, slope) for r, slope in [(0.5, 1), (0.81, 1), (1.0, 1), (1.19, 1), (1.5, 0)]),
+    *((clipped_reward, r, -1.0, slope) for r, slope in [(0.5, 0), (0.81, -1), (1.0, -1), (1.5, -1)]),
+    *((clipped_cost, r, 1.0, slope) for r, slope in [(0.5, 0), (0.81, 1), (1.0, 1), (1.19, 1), (1.5, 1)]),
+    *((clipped_cost, r, -1.0, slope) for r, slope in [(0.5, -1), (0.81, -1), (1.0, -1), (1.5, 0)]),
+])  # fmt: skip
+def test_clipping_removes_the_gradient_only_where_it_would_reward_going_further(
+    kind: Any, r: float, A: float, slope: float
+) -> None:
+    policy = small_policy()
+    learner, batch = RecordingLearner(policy, 1), random_batch(policy, 1)
+    batch = replace(batch, log_prob=batch.log_prob - np.log(r))  # makes the ratio r
+    learner.fit(batch, SurrogateObjective([kind(torch.tensor([A]))], EPS, lambda L: (1.0,)))
+    score = policy.actor.score_gradient(batch.observation, batch.action, torch.ones(1))
+    np.testing.assert_allclose(learner.gradient(), slope * r * float64(score), rtol=2e-6, atol=1e-6)
+
+
+def test_clip_fraction_counts_samples_without_gradient() -> None:
+    r, A = torch.tensor([0.5, 0.5, 1.0, 1.5, 1.5]), torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0])
+    assert clip_fraction(r, A, EPS) == pytest.approx(2 / 5)  # (0.5, -1) and (1.5, +1)
+    assert clip_fraction(r[:4], A[:4], EPS, pessimistic_max=True) == pytest.approx(1 / 4)  # (0.5, +1)
+
+
+def test_lagrangian_advantage_is_normalised_by_one_plus_all_multipliers() -> None:
+    rng = np.random.default_rng(0)
+    A_r, A_c, lam = rng.normal(size=50), rng.normal(size=(50, 3)), np.array([0.2, 0.0, 1.7])
+    expected = (A_r - 0.2 * A_c[:, 0] - 1.7 * A_c[:, 2]) / 2.9
+    result = lagrangian_advantage(*(torch.from_numpy(array) for array in (A_r, A_c, lam)))
+    np.testing.assert_allclose(result.numpy(), expected, atol=1e-14)
+
+
+# ---------------------------------------------------------------- CSPO
+
+
+VIOLATIONS = {1: np.array([8.0]), 3: np.array([8.0, -20.0, 2.5])}
+LIMITS = {1: np.array([25.0]), 3: np.array([25.0, 40.0, 5.0])}
+
+
+@pytest.mark.parametrize("away", [0.0, 0.08], ids=["at theta_k", "away"])
+@pytest.mark.parametrize("divide", [True, False], ids=["divided", "undivided"])
+@pytest.mark.parametrize("form", ["direct", "scaled", "literal"])
+@pytest.mark.parametrize("costs", [1, 3])
+def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float) -> None:
+    alpha, d, c = np.array([0.3, 0.85, 0.6])[:costs], LIMITS[costs], VIOLATIONS[costs]
+    algorithm, learner, batch = setup("cspo", costs, form=form, divide=divide, alpha=tuple(alpha), multiplier_init=0.4)
+    metrics = algorithm.update(batch, c + d, d)
+    theta_k = float64(learner.policy.actor.parameters)
+    norm = sensitivity(learner, theta_k)
+    low, high = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}[form]
+    w = np.clip(1.0 / (norm**2 + 1e-8), low, high)
+    assert logged(metrics, "gradient_norm", costs) == pytest.approx(norm, rel=GRADIENT)
+    assert logged(metrics, "weight", costs) == pytest.approx(w, rel=2 * GRADIENT)
+    assert logged(metrics, "violation", costs) == pytest.approx(c)
+    assert logged(metrics, "alpha", costs) == pytest.approx(alpha)
+
+    perturb(learner.policy, away)
+    theta, lam = float64(learner.policy.actor.parameters), np.full(costs, 0.4)
+    r = ratios(theta, learner)
+    if away:
+        assert (np.abs(r - 1.0) > EPS).mean() > 0.1, "clipping has to be exercised"
+
+    for rows in (range(ROWS), range(5, 42)):  # the whole batch, and a minibatch whose A_c is not centred
+        differences = central_differences(
+            lambda flat, rows=rows: cspo_loss(flat, learner, form, divide, c, lam, alpha, w, rows), theta
+        )
+        assert relative_error(learner.gradient(rows), differences) < GRADIENT
+
+
+@pytest.mark.parametrize("form", ["direct", "scaled", "literal"])
+@pytest.mark.parametrize("costs", [1, 3])
+def test_effective_multiplier_is_the_weight_of_the_cost_gradient_at_theta_k(costs: int, form: Any) -> None:
+    """grad Loss = -grad L_R + sum_i eff_i grad L_C_i at theta_k, where all L_C are zero."""
+    d, c = LIMITS[costs], VIOLATIONS[costs]
+    algorithm, learner, batch = setup("cspo", costs, form=form, divide=False, multiplier_init=0.4)
+    metrics = algorithm.update(batch, c + d, d)
+    effective, w = logged(metrics, "effective_multiplier", costs), logged(metrics, "weight", costs)
+    slope = 1.0 / (1.0 - GAMMA) if form == "literal" else 1.0
+    residual = (1.0 - GAMMA) * c if form == "scaled" else c
+    expected = (0.4 + 0.85 * w * np.maximum(residual, 0.0)) * slope
+    assert effective == pytest.approx(expected, rel=1e-12)
+    actor = learner.policy.actor
+    columns = [batch.adv_r, *batch.adv_c.T]
+    reward, *cost = (float64(actor.score_gradient(batch.observation, batch.action, A)) for A in columns)
+    combined = -reward + sum(e * v for e, v in zip(effective, cost, strict=True))
+    assert relative_error(learner.gradient(), combined) < GRADIENT
+
+
+@pytest.mark.parametrize("c", [-5.0, 8.0])
+def test_cspo_without_alpha_is_the_normalised_lagrangian(c: float) -> None:
+    algorithm, learner, batch = setup("cspo", alpha=(0.0,), multiplier_init=0.7)
+    algorithm.update(batch, np.array([25.0 + c]), np.array([25.0]))
+    perturb(learner.policy, 0.08)
+    theta = float64(learner.policy.actor.parameters)
+
+    def loss(flat: Array) -> float:
+        r = ratios(flat, learner)
+        L_R, L_C = reward_surrogate(r, float64(batch.adv_r)), cost_surrogate(r, float64(batch.adv_c[:, 0]))
+        return (-L_R + 0.7 * L_C) / 1.7
+
+    assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
+
+
+def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k() -> None:
+    """Feasible at theta_k, the penalty still starts where g(theta) = J_c - d + L_C(theta) > 0."""
+    algorithm, learner, batch = setup("cspo", divide=False, alpha=(1.0,), weight_min=50.0, weight_max=50.0)
+    metrics = algorithm.update(batch, np.array([24.99]), np.array([25.0]))
+    assert metrics["effective_multiplier"] == 0.001
+    ascent = learner.policy.actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0])
+    learner.policy.actor.parameters.add_(0.2 * ascent)
+    theta, A_r, A_c = float64(learner.policy.actor.parameters), float64(batch.adv_r), float64(batch.adv_c[:, 0])
+    assert cost_surrogate(ratios(theta, learner), A_c) > 0.02
+
+    def loss(flat: Array) -> float:
+        r = ratios(flat, learner)
+        L_C = cost_surrogate(r, A_c)
+        return -reward_surrogate(r, A_r) + 0.001 * L_C + 25.0 * max(L_C - 0.01, 0.0) ** 2
+
+    assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
+
+
+def test_multiplier_moves_after_the_policy_update_by_default_and_before_on_request() -> None:
+    for timing, lam in (("after", 0.001), ("before", 0.036)):
+        algorithm, learner, batch = setup("cspo", alpha=(0.0,), dual_timing=timing)
+        metrics = algorithm.update(batch, np.array([30.0]), np.array([25.0]))
+        assert metrics["effective_multiplier"] == pytest.approx(lam, abs=1e-9)
+        assert algorithm.multiplier[0] == pytest.approx(0.036, abs=1e-9)
+        score = learner.policy.actor.score_gradient
+        reward, cost = (float64(score(batch.observation, batch.action, A)) for A in (batch.adv_r, batch.adv_c[:, 0]))
+        assert relative_error(learner.gradient(), (-reward + lam * cost) / (1.0 + lam)) < GRADIENT
+
+
+@pytest.mark.parametrize(("penalty_cost", "violation"), [("window", -3.0), ("epoch", 7.0)])
+def test_penalty_uses_the_chosen_cost_and_the_multiplier_always_the_window(penalty_cost: Any, violation: float) -> None:
+    algorithm, _, batch = setup("cspo", penalty_cost=penalty_cost, adaptive_alpha=True)
+    batch = replace(batch, epoch_cost=np.array([17.0]))
+    metrics = algorithm.update(batch, np.array([7.0]), np.array([10.0]))
+    assert metrics["violation"] == violation
+    expected_alpha = max(violation, 0.0) / 10.0
+    assert metrics["alpha"] == pytest.approx(expected_alpha, abs=1e-8)
+    k0 = expected_alpha * metrics["weight"] * max(violation, 0.0)
+    assert metrics["effective_multiplier"] == pytest.approx(0.001 + k0, rel=1e-8)
+    assert algorithm.multiplier[0] == 0.0  # the window is below the limit
+
+
+@pytest.mark.parametrize(("J_c", "alpha"), [(20.0, 0.0), (25.0, 0.0), (30.0, 0.2), (50.0, 1.0), (500.0, 1.0)])
+def test_adaptive_alpha_is_the_relative_violation_at_most_one(J_c: float, alpha: float) -> None:
+    algorithm, _, batch = setup("cspo", adaptive_alpha=True, alpha=(0.3,))
+    assert algorithm.update(batch, np.array([J_c]), np.array([25.0]))["alpha"] == pytest.approx(alpha, abs=1e-9)
+
+
+def test_adaptive_alpha_survives_a_limit_of_zero() -> None:
+    algorithm, learner, batch = setup("cspo", adaptive_alpha=True)
+    assert algorithm.update(batch, np.array([3.0]), np.array([0.0]))["alpha"] == 1.0
+    assert np.isfinite(learner.gradient()).all()
+
+
+def test_one_alpha_serves_all_constraints_and_several_are_kept_apart() -> None:
+    d, c = LIMITS[3], VIOLATIONS[3]
+    for alpha, expected in (((0.5,), [0.5] * 3), ((0.1, 0.2, 0.3), [0.1, 0.2, 0.3])):
+        algorithm, _, batch = setup("cspo", 3, alpha=alpha)
+        assert logged(algorithm.update(batch, c + d, d), "alpha", 3).tolist() == expected
+    with pytest.raises(CspoError, match="alpha"):
+        get_algorithm("cspo").Config(alpha=(0.1, 0.2)).validate(3)
+
+
+# ---------------------------------------------------------------- the sensitivity weight
+
+
+def test_weight_is_the_inverse_square_with_epsilon_within_its_bounds() -> None:
+    norms = np.array([0.0, 1e-6, 0.05, 0.2, 1.0, 5.0, 50.0])
+    everything = np.ones(7, dtype=bool)
+    weight = SensitivityWeight(7, 0.0, np.inf, epsilon=1e-3, memory=0.0).update(norms, everything)
+    np.testing.assert_allclose(weight, [1.0 / (norm * norm + 1e-3) for norm in norms], rtol=1e-14)
+    weight = SensitivityWeight(7, 0.01, 1.0).update(norms, everything)
+    np.testing.assert_allclose(weight, [1.0, 1.0, 1.0, 1.0, 1.0, 0.04, 0.01], rtol=1e-7)
+    weight = SensitivityWeight(7, 1.0, 100.0).update(norms, everything)
+    np.testing.assert_allclose(weight, [100.0, 100.0, 100.0, 25.0, 1.0, 1.0, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("average", ["linear", "log"])
+def test_weight_is_averaged_over_epochs_from_its_first_clipped_value(average: Any) -> None:
+    norms = np.random.default_rng(0).uniform(0.1, 20.0, (25, 2))
+    weight = SensitivityWeight(2, 0.01, 10.0, memory=0.8, average=average)
+    expected = None
+    for norm in norms:
+        clipped = np.minimum(np.maximum(1.0 / (norm**2 + 1e-8), 0.01), 10.0)
+        term = clipped if average == "linear" else np.log(clipped)
+        expected = term if expected is None else 0.8 * expected + 0.2 * term
+        plain = expected if average == "linear" else np.exp(expected)
+        np.testing.assert_allclose(weight.update(norm, np.ones(2, dtype=bool)), plain, rtol=1e-13)
+
+
+def test_epochs_that_do_not_count_leave_that_constraint_alone() -> None:
+    weight = SensitivityWeight(2, 0.01, 100.0, memory=0.5)
+    both, second = np.array([True, True]), np.array([False, True])
+    # Before its first counted epoch a constraint shows the present value but does not keep it.
+    assert weight.update(np.array([0.1, 1.0]), second) == pytest.approx([100.0, 1.0])
+    assert weight.update(np.array([1.0, 0.5]), both) == pytest.approx([1.0, 2.5])
+    assert weight.update(np.array([0.1, 0.5]), second) == pytest.approx([1.0, 3.25])
+
+
+@pytest.mark.parametrize(("skip", "expected"), [(False, 0.9 * 1.0 + 0.1 * 0.01), (True, 0.01)])
+def test_skip_costless_starts_the_average_with_the_first_cost(skip: bool, expected: float) -> None:
+    algorithm, _, batch = setup("cspo", skip_costless=skip)
+    no_cost = replace(batch, adv_c=torch.zeros_like(batch.adv_c), any_cost=np.array([False]))
+    steep = replace(batch, adv_c=batch.adv_c * 1e3)
+    J_c, d = np.array([0.0]), np.array([25.0])
+    assert algorithm.update(no_cost, J_c, d)["weight"] == pytest.approx(1.0)
+    assert algorithm.update(steep, J_c, d)["weight"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_given_bounds_of_the_weight_replace_those_of_the_form() -> None:
+    for form, low, high in itertools.product(("direct", "scaled", "literal"), (None, 0.5), (None, 7000.0)):
+        config = get_algorithm("cspo").Config(form=form, weight_min=low, weight_max=high)
+        default = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}[form]
+        assert config.weight_bounds == (low or default[0], high or default[1])
+
+
+# ---------------------------------------------------------------- PPO-Lag and PPO
+
+
+@pytest.mark.parametrize("costs", [1, 3])
+def test_ppo_lag_clips_the_combined_advantage_with_fresh_multipliers(costs: int) -> None:
+    d, c = LIMITS[costs], VIOLATIONS[costs]
+    algorithm, learner, batch = setup("ppo-lag", costs, multiplier_init=0.5)
+    algorithm.update(batch, c + d, d)
+    lam = 0.5 + 0.035 * np.sign(c)  # the first Adam step, taken before the policy update
+    assert algorithm.multiplier == pytest.approx(lam, abs=1e-9)
+    A = float64(batch.adv_r)
+    for k in range(costs):
+        A = A - lam[k] * float64(batch.adv_c[:, k])
+    A = A / (1.0 + lam.sum())
+    perturb(learner.policy, 0.08)
+    theta = float64(learner.policy.actor.parameters)
+    differences = central_differences(lambda flat: -reward_surrogate(ratios(flat, learner), A), theta)
+    assert relative_error(learner.gradient(), differences) < GRADIENT
+
+
+def test_ppo_ignores_costs() -> None:
+    algorithm, learner, batch = setup("ppo", 3)
+    algorithm.update(batch, np.full(3, 1e3), LIMITS[3])
+    perturb(learner.policy, 0.08)
+    theta, A = float64(learner.policy.actor.parameters), float64(batch.adv_r)
+    differences = central_differences(lambda flat: -reward_surrogate(ratios(flat, learner), A), theta)
+    assert relative_error(learner.gradient(), differences) < GRADIENT
+    assert algorithm.multiplier.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_cspo_and_ppo_lag_agree_at_theta_k_without_a_penalty() -> None:
+    """Clipping differs (separate or combined), but at theta_k nothing is clipped and both follow the Lagrangian."""
+    J_c, d = np.array([30.0]), np.array([25.0])
+    cspo, cspo_learner, batch = setup("cspo", alpha=(0.0,), dual_timing="before", multiplier_init=0.5)
+    lag, lag_learner, _ = setup("ppo-lag", multiplier_init=0.5)
+    cspo.update(batch, J_c, d)
+    lag.update(batch, J_c, d)
+    assert cspo.multiplier == lag.multiplier
+    expected = lag_learner.gradient()
+    assert relative_error(cspo_learner.gradient(), expected) < GRADIENT
+    perturb(cspo_learner.policy, 0.08)
+    perturb(lag_learner.policy, 0.08)
+    expected = lag_learner.gradient()
+    assert relative_error(cspo_learner.gradient(), expected) > 0.01
