@@ -118,19 +118,24 @@ class ConstantSignals(Probe):
 
 
 class Tradeoff(Probe):
-    """Reward a - a^2 / 4, cost 1 + a: reward asks for more than any limit below 2 allows."""
+    """Reward -(a - 0.7)^2 + noise, cost 1 + a, 50 steps: the reward asks for a = 0.7, a limit d < 85 for d/50 - 1.
+
+    The noise keeps the standard deviation of the reward advantage, and with it the right multiplier, from
+    following the policy's own standard deviation.
+    """
 
     def outcome(self, a: float) -> tuple[float, Any]:
-        return a - 0.25 * a * a, 1.0 + a
+        return -((a - 0.7) ** 2) + float(self.np_random.normal()), 1.0 + a
 
 
-class TwoLimits(Probe):
-    """As `Tradeoff`, with a second cost a^2 that stays small."""
+class TwoLimits(Tradeoff):
+    """As `Tradeoff`, with a second cost (a - 1)^2 that falls as the first one rises."""
 
     num_costs = 2
 
     def outcome(self, a: float) -> tuple[float, Any]:
-        return a - 0.25 * a * a, (1.0 + a, a * a)
+        reward, cost = super().outcome(a)
+        return reward, (cost, (a - 1.0) ** 2)
 
 
 class RandomWalk(gymnasium.Env[Any, Any]):

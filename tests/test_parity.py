@@ -61,6 +61,9 @@ def test_an_episode_replayed_from_its_seed_alone_stays_on_the_recorded_path(name
     rows = np.flatnonzero(trace["episode"] == episode)
     env = VelocityEnv(name, autoreset=False)
     env.reset(seed=1000 + episode)
+    before = (trace[f"{key}_before"][rows[0]] for key in ("qpos", "qvel", "qacc_warmstart"))
+    for ours, theirs in zip(env.get_state(0), before, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
     steps = 0
     for row in rows:
         if not np.array_equal(trace["qvel_before"][row], trace["qvel_after"][row - 1]) and steps:

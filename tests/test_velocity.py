@@ -312,6 +312,28 @@ def test_helper_threads_end_with_their_simulators(stepper):
     assert helpers() == before
 
 
+@pytest.mark.parametrize("stepper", ["python", "compiled"])
+def test_a_step_returns_only_when_every_thread_is_done(stepper):
+    model = VelocityEnv("SafetyHalfCheetahVelocity-v1").model
+    physics = Physics(model, num_envs=2, threads=2, frame_skip=400, stepper=stepper)
+    for step in range(1, 6):  # long enough for the helper to wake up and take one of the two
+        rows = physics.step(np.full((2, 6), 0.1)).copy()
+        np.testing.assert_allclose([data.time for data in physics.data], 4.0 * step)
+        np.testing.assert_array_equal(rows[0], rows[1])
+    physics.close()
+
+
+def test_many_short_steps_lose_no_environment():
+    """Steps this short may end before a helper wakes up, which then joins a later one."""
+    model = VelocityEnv("SafetySwimmerVelocity-v1").model
+    physics = Physics(model, num_envs=3, threads=3, stepper="compiled")
+    controls = np.zeros((3, 2))
+    for _ in range(2_000):
+        physics.step(controls)
+    np.testing.assert_allclose([data.time for data in physics.data], 20.0, rtol=1e-9)
+    physics.close()
+
+
 def test_an_error_in_a_helper_thread_surfaces():
     import mujoco
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -33,3 +35,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps `cspo.train` and `cspo.evaluate` the functions, though submodules bear the same names."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Importing a submodule binds its name here, which would hide the function.
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -28,7 +28,7 @@ class DamagedCheckpoint(CspoError):
     """A checkpoint that cannot be trusted."""
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, flush it to disk and rename it into place."""
     temporary = path.with_name(f".{path.name}.partial")
     write(temporary)
@@ -39,7 +39,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8") and None)
+    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path:
@@ -51,7 +51,7 @@ def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"epoch-{epoch:06d}{SUFFIX}"
     content = safetensors.numpy.save(arrays, metadata)
-    write_atomically(path, lambda target: target.write_bytes(content) and None)
+    write_atomically(path, lambda target: target.write_bytes(content))
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink()
     return path
@@ -123,7 +123,8 @@ def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         return {key: _split(item, f"{path}/{key}", arrays) for key, item in value.items()}
     if isinstance(value, torch.Tensor):
-        value = value.detach().numpy()
+        arrays[path] = np.ascontiguousarray(value.detach().numpy())
+        return {"tensor": path}
     if isinstance(value, np.ndarray):
         arrays[path] = np.ascontiguousarray(value)
         return {"array": path}
@@ -132,8 +133,10 @@ def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
+        if set(value) == {"tensor"}:
+            return torch.from_numpy(arrays[value["tensor"]])
         if set(value) == {"array"}:
-            return torch.from_numpy(arrays[value["array"]])
+            return arrays[value["array"]]
         return {key: _join(item, arrays) for key, item in value.items()}
     return value
 

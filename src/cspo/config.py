@@ -158,13 +158,13 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in settings.items() if key in own_names - general}
     rest = {key: value for key, value in settings.items() if key not in own}
     given = rest.pop("algorithm", None) or {}
-    if dataclasses.is_dataclass(given):
+    if not isinstance(given, dict) and dataclasses.is_dataclass(given):
         given = {item.name: getattr(given, item.name) for item in dataclasses.fields(given)}
     unknown = set(rest) - general
     if unknown:
         name = min(unknown)
         raise CspoError(f"Unknown setting {name!r}: {nearest(name, general | own_names)}")
-    return rest | {"algorithm": given | own}
+    return rest | {"algorithm": _algorithm_table({"algorithm": given}) | own}
 
 
 def preset(algo: str, task: str) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def _row(policy: TrainedPolicy, episodes: Episodes, deterministic: bool) -> Eval
         episode_return=mean_interval(episodes.returns),
         cost=tuple(mean_interval(column) for column in episodes.costs.T),
         cost_limit=tuple(policy.cost_limit.tolist()),
-        violation_rate=share_interval(int(violated.sum()), len(violated)),
+        violation_rate=share_interval(int(violated.sum()), len(episodes)),
         episode_length=float(episodes.lengths.mean()),
     )
 

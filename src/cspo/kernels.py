@@ -15,6 +15,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401 (the BLAS behind np.dot below: loaded now, so that thread limits reach it)
 
 from cspo.surrogates import CLIPPED_MIN, CONSTANT, PLAIN
 

@@ -18,7 +18,7 @@ from cspo.errors import CspoError, nearest
 class BenchEnvOptions:
     """Measure how many steps per second a native task makes, next to bare MuJoCo on the same motion."""
 
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Native task, see `cspo tasks`."""
     num_envs: typed(int, "num_envs") = 20  # type: ignore[valid-type]
     """Parallel environments."""
@@ -34,7 +34,7 @@ class BenchEnvOptions:
 class BenchTrainOptions:
     """Measure training with the paper's settings, without the KL stop; medians over epochs."""
 
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Task to train on."""
     algo: str = "cspo"
     """Algorithm."""
@@ -74,9 +74,7 @@ def bench(arguments: Sequence[str]) -> int:
     _check_positive(epochs=options.epochs, runs=options.runs)
     from cspo.bench import bench_train
 
-    result = bench_train(
-        options.task, options.algo, epochs=options.epochs, threads=options.threads, runs=options.runs
-    )
+    result = bench_train(options.task, options.algo, epochs=options.epochs, threads=options.threads, runs=options.runs)
     _show(result, options.json)
     return 0
 

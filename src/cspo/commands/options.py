@@ -131,4 +131,3 @@ def written(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return "none" if value is None else str(value)
-

@@ -103,18 +103,16 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     file = _value_of("--config", words)
     named = {} if file is None else read_settings(file)
     algo = _value_of("--algo", words) or named.get("algo", "cspo")
-    kind = options_class(algo)
+    kind: Any = options_class(algo)
     # Twice: which defaults (presets) hold is known only once the task has been read.
-    task = parse(kind, "train", words).task or named.get("task")  # type: ignore[attr-defined]
+    task = parse(kind, "train", words).task or named.get("task")
     base = make_config(task or ANY_TASK, algo, file)
     options: Any = parse(kind, "train", arguments, default=_filled(kind, base, task))
     if not task:
         raise CspoError("Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`.")
     values = {name: value for group in GROUPS for name, value in vars(getattr(options, group)).items()}
     own = {} if not hasattr(options, "algorithm") else vars(options.algorithm)
-    config = from_dict(
-        values | {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own)}
-    )
+    config = from_dict(values | {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own)})
     _check_task(config.task)
     return config, options.run_dir, options.quiet
 
@@ -215,7 +213,8 @@ def _explanations(cls: type) -> dict[str, str]:
         return found
     assert isinstance(body, ast.ClassDef)
     for field, following in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-                found[field.target.id] = " ".join(str(following.value.value).split())
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
+            continue
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            found[field.target.id] = " ".join(str(following.value.value).split())
     return found

@@ -50,9 +50,7 @@ def _one_environment(env: Any) -> tuple[bool, Any]:
     elif hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
         return False, env
     if not callable(env):
-        raise CspoError(
-            f"an environment is a name, an object or a function that makes one, not {type(env).__name__}."
-        )
+        raise CspoError(f"an environment is a name, an object or a function that makes one, not {type(env).__name__}.")
     return True, env()
 
 
@@ -117,14 +115,10 @@ class _Trial:
         space = self.env.observation_space
         array = np.asarray(observation)
         if array.shape != space.shape:
-            self.say(
-                f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}."
-            )
+            self.say(f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}.")
             return
         if array.dtype != space.dtype:
-            self.say(
-                f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}."
-            )
+            self.say(f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}.")
         if not np.isfinite(array.astype(np.float64)).all():
             self.say(f"{where} gave a non-finite observation (NaN or infinity).")
         elif (array < space.low).any() or (array > space.high).any():
@@ -152,8 +146,7 @@ class _Trial:
             runs.append([None if one is None else np.array(one, np.float64) for one in observations])
         first, second = runs
         if len(first) == len(second) and all(
-            (a is None and b is None)
-            or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
+            (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
             for a, b in zip(first, second, strict=True)
         ):
             return
@@ -248,9 +241,7 @@ class _Trial:
         from cspo.envs.gym_batch import names_of_costs
 
         if self.num_costs not in (None, values.size):
-            self.say(
-                f"The number of costs changes: {self.num_costs} in one step and {values.size} in another."
-            )
+            self.say(f"The number of costs changes: {self.num_costs} in one step and {values.size} in another.")
         self.num_costs = values.size
         names = names_of_costs(self.env)
         if names is not None and len(names) != values.size:

@@ -40,9 +40,7 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
         self.cost_names = self._batch.cost_names
         self.observation_space, self.action_space = _spaces(self._batch)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; the generator is `self.np_random`, as Gymnasium expects."""
         super().reset(seed=seed)
         self._batch.generators[0] = self.np_random

@@ -46,9 +46,7 @@ class GymBatchEnv(BatchEnv):
     ) -> None:
         """Make or take the environments and learn their sizes."""
         self.owns = callable(environments)
-        self.envs = (
-            [environments() for _ in range(num_envs)] if callable(environments) else list(environments)
-        )
+        self.envs = [environments() for _ in range(num_envs)] if callable(environments) else list(environments)
         self.name = name or name_of(self.envs[0])
         self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
         try:
@@ -60,9 +58,7 @@ class GymBatchEnv(BatchEnv):
     def _learn_sizes(self) -> None:
         num_envs = self.num_envs
         if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
-            raise CspoError(
-                f"{num_envs} different environments of {self.name} are needed: make a new one each time."
-            )
+            raise CspoError(f"{num_envs} different environments of {self.name} are needed: make a new one each time.")
         self._observation_space, self._action_space = _box_spaces(self.envs[0], self.name)
         self.observation_size = int(np.prod(self._observation_space.shape))
         self.action_size = int(np.prod(self._action_space.shape))
@@ -105,9 +101,7 @@ class GymBatchEnv(BatchEnv):
             cost, reward, terminated, truncated = self._step_one(i, actions[i])
             if cost.size != result.cost.shape[1]:
                 expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
-                raise EnvironmentFault(
-                    f"the environment {self.name} gave {cost.size} costs instead of {expected}."
-                )
+                raise EnvironmentFault(f"the environment {self.name} gave {cost.size} costs instead of {expected}.")
             result.cost[i] = cost
             result.reward[i] = reward
             result.terminated[i] = terminated
@@ -184,9 +178,7 @@ class GymBatchEnv(BatchEnv):
         base = getattr(env, "unwrapped", env)
         saved = _generator_state(env)
         self._reset_one(0, 0)
-        count = self._step_one(0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high))[
-            0
-        ].size
+        count = self._step_one(0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high))[0].size
         if saved is not None:
             base.np_random.bit_generator.state = saved
         elif hasattr(base, "_np_random"):
@@ -197,9 +189,7 @@ class GymBatchEnv(BatchEnv):
         finite = np.isfinite(values)
         if not finite.all():
             where = int(np.argwhere(~finite)[0][0])
-            raise EnvironmentFault(
-                f"the environment {self.name} (copy {where}) gave {what}: run `cspo.check_env`."
-            )
+            raise EnvironmentFault(f"the environment {self.name} (copy {where}) gave {what}: run `cspo.check_env`.")
 
 
 def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:

@@ -48,9 +48,7 @@ def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction 
         from cspo.envs.velocity import VelocityEnv
 
         if cost_fn is not None:
-            raise CspoError(
-                f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}."
-            )
+            raise CspoError(f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}.")
         return VelocityEnv(name, num_envs, threads)
 
     from cspo.envs.gym import GymBatchEnv
@@ -66,9 +64,7 @@ def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction 
         return GymBatchEnv([env], 1, cost_fn=cost_fn)
     if callable(env):
         return GymBatchEnv(env, num_envs, cost_fn=cost_fn)
-    raise CspoError(
-        f"an environment is a name, an object or a function that makes one, not {type(env).__name__}."
-    )
+    raise CspoError(f"an environment is a name, an object or a function that makes one, not {type(env).__name__}.")
 
 
 def is_batch_env(env: Any) -> bool:
@@ -90,9 +86,7 @@ def factory_of(name: str) -> Callable[[], Any]:
             return cast("Callable[[], Any]", factory)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
-            public = [
-                key for key, value in vars(module).items() if callable(value) and not key.startswith("_")
-            ]
+            public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
             raise CspoError(f"{module_name} has no function or id {rest!r}{_hint(rest, public)}")
         name = rest
     if name not in gymnasium.registry and _newest_version(name) is None:
@@ -135,6 +129,4 @@ def _import(module_name: str, asked: str) -> Any:
     except ModuleNotFoundError as fault:
         if fault.name != module_name.partition(".")[0] and fault.name != module_name:
             raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
-        raise CspoError(
-            f"there is no module {module_name!r} (asked for by {asked!r}) here or installed."
-        ) from fault
+        raise CspoError(f"there is no module {module_name!r} (asked for by {asked!r}) here or installed.") from fault

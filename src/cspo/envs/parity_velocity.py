@@ -125,6 +125,5 @@ def _begins(trace: Mapping[str, FloatArray], row: int) -> bool:
 def _continues(trace: Mapping[str, FloatArray], row: int) -> bool:
     """Whether `row` starts exactly where the row before it ended."""
     return not _begins(trace, row) and all(
-        np.array_equal(trace[f"{key}_before"][row], trace[f"{key}_after"][row - 1])
-        for key in ("qpos", "qvel")
+        np.array_equal(trace[f"{key}_before"][row], trace[f"{key}_after"][row - 1]) for key in ("qpos", "qvel")
     )

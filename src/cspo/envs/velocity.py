@@ -69,9 +69,7 @@ class VelocityEnv(BatchEnv):
             stepper=stepper,
         )
         self._state_size = int(model.nq + model.nv)
-        observed = self._state_size + sum(
-            getattr(self.physics.data[0], term).size for term in task.body_terms
-        )
+        observed = self._state_size + sum(getattr(self.physics.data[0], term).size for term in task.body_terms)
         self._observed = slice(task.skipped, observed)  # columns of a row that make the observation
         self._clipped = slice(int(model.nq) - task.skipped, self._state_size - task.skipped)
         self.observation_size = observed - task.skipped
@@ -287,12 +285,8 @@ def _load_robot(file: str) -> Any:
 
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or not spec.submodule_search_locations:
-        raise CspoError(
-            "the velocity tasks read their robots from the gymnasium package: pip install gymnasium"
-        )
+        raise CspoError("the velocity tasks read their robots from the gymnasium package: pip install gymnasium")
     path = Path(spec.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / file
     if not path.exists():
-        raise CspoError(
-            f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'"
-        )
+        raise CspoError(f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'")
     return mujoco.MjModel.from_xml_path(str(path))

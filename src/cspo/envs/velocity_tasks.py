@@ -31,9 +31,7 @@ class VelocityTask:
     alive_bonus: float = 0.0
     velocity_clip: float | None = None  # observed joint velocities are clipped to this
     body_terms: tuple[str, ...] = ()  # more arrays of MjData in the observation
-    chained: bool = (
-        False  # needs the integrator of the MuJoCo that Safety-Gymnasium ran on, see `chained_rk4`
-    )
+    chained: bool = False  # needs the integrator of the MuJoCo that Safety-Gymnasium ran on, see `chained_rk4`
     healthy: Health | None = None  # the episode ends where False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from time import monotonic
 from typing import IO, Any, Protocol
@@ -97,7 +96,6 @@ class PlainConsole(QuietConsole):
     def __init__(self, config: TrainConfig, done: int, stream: IO[str]) -> None:
         """See `make_console`."""
         self.total, self.stream = config.epochs, stream
-        self.stride = math.ceil(config.epochs / MAX_ROWS)
         self.clock = _Clock(config.epochs, done)
 
     def start(self, title: str) -> None:
@@ -109,8 +107,9 @@ class PlainConsole(QuietConsole):
     def epoch(self, report: EpochReport) -> None:
         """See `Console`."""
         done = report.epoch + 1
-        if done % self.stride and done not in (1, self.total):
-            return
+        rows = min(MAX_ROWS, self.total)
+        if done > 1 and done * rows // self.total == (done - 1) * rows // self.total:
+            return  # rows are spread evenly over the run; the last epoch always has one
         cost = " ".join(text + ("!" if violated else "") for text, violated in costs_against_limits(report))
         print(
             f"{f'{done}/{self.total}':>11} {report.steps:>11} {number(report.episode_return):>9} {cost:>13} "

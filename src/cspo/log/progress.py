@@ -98,7 +98,7 @@ def constraint_columns(columns: dict[str, list[float]], name: str) -> list[list[
     """Return the column `name`, or `name_0`, `name_1`, ... where there are several constraints."""
     if name in columns:
         return [columns[name]]
-    found = []
+    found: list[list[float]] = []
     while f"{name}_{len(found)}" in columns:
         found.append(columns[f"{name}_{len(found)}"])
     return found

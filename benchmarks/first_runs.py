@@ -1,0 +1,111 @@
+"""CSPO and PPO-Lag on Hopper and HalfCheetah, 1e6 steps, three seeds, beside OmniSafe's PPO-Lag.
+
+    python benchmarks/first_runs.py            # train what is missing, then write the results and the picture
+    python benchmarks/first_runs.py --draw     # only the picture, from results/first-runs
+
+Two runs at a time, one thread each. Stopped at any moment, the same command goes on where it was. Writes
+results/first-runs/*.csv and docs/first-runs.png and prints the table of docs/first-runs.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, RESULTS, REFERENCE = ROOT / "runs" / "first-runs", ROOT / "results" / "first-runs", ROOT / "results" / "reference"
+TASKS = ("SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1")
+ALGORITHMS = ("cspo", "ppo-lag")
+SEEDS = (0, 1, 2)
+STEPS = 1_000_000
+COLOURS = {"cspo": "#0b6e4f", "ppo-lag": "#c8553d", "omnisafe": "#6b7280"}
+LABELS = {"cspo": "CSPO", "ppo-lag": "PPO-Lag", "omnisafe": "PPO-Lag, OmniSafe 0.5.0 (one seed)"}
+
+
+def train_one(task: str, algo: str, seed: int) -> str:
+    import cspo
+
+    folder = RUNS / f"{task}-{algo}-seed{seed}"
+    if (folder / "config.toml").exists():
+        cspo.resume(folder, quiet=True)
+    else:
+        cspo.train(task, algo, seed=seed, total_steps=STEPS, threads=1, run_dir=folder, quiet=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "progress.csv", RESULTS / f"{folder.name}.csv")
+    return folder.name
+
+
+def train_all() -> None:
+    jobs = [(task, algo, seed) for task in TASKS for algo in ALGORITHMS for seed in SEEDS]
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        for name in pool.map(train_one, *zip(*jobs, strict=True)):
+            print("done", name, flush=True)
+
+
+def read(path: Path) -> dict[str, np.ndarray]:
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+
+
+def curves(task: str, algo: str) -> list[dict[str, np.ndarray]]:
+    if algo == "omnisafe":
+        return [read(REFERENCE / f"omnisafe-ppo-lag-{task}.csv")]
+    return [read(RESULTS / f"{task}-{algo}-seed{seed}.csv") for seed in SEEDS]
+
+
+def draw(path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.4), layout="constrained")
+    axes = figure.subplots(2, len(TASKS), sharex=True)
+    for column, task in enumerate(TASKS):
+        for algo in ("omnisafe", "ppo-lag", "cspo"):
+            for i, curve in enumerate(curves(task, algo)):
+                style = {"color": COLOURS[algo], "label": LABELS[algo] if i == 0 else None, "linewidth": 1.3}
+                style |= {"linestyle": ":"} if algo == "omnisafe" else {"alpha": 0.85}
+                axes[0][column].plot(curve["steps"] / 1e6, curve["return"], **style)
+                axes[1][column].plot(curve["steps"] / 1e6, curve["cost"], **style)
+        axes[0][column].set_title(task)
+        axes[1][column].axhline(25, color="black", linestyle="--", linewidth=1)
+        axes[1][column].annotate("limit 25", (0.0, 25), xytext=(2, 3), textcoords="offset points", fontsize=8)
+        axes[1][column].set_xlabel("environment steps (millions)")
+    axes[0][0].set_ylabel("episode return")
+    axes[1][0].set_ylabel("episode cost $J_c$")
+    axes[0][0].legend(frameon=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25)
+    figure.savefig(path, dpi=130)
+
+
+def table() -> str:
+    lines = [
+        "| task | algorithm | seed | return | cost | epochs above the limit | largest cost |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in TASKS:
+        for algo in ("cspo", "ppo-lag", "omnisafe"):
+            for seed, curve in zip(SEEDS if algo != "omnisafe" else ("-",), curves(task, algo), strict=True):
+                late = slice(-10, None)  # the last 10 of 50 epochs
+                above = int((curve["cost"] > 25).sum())
+                lines.append(
+                    f"| {task} | {LABELS[algo].split(' (')[0]} | {seed} | {curve['return'][late].mean():.0f} "
+                    f"| {curve['cost'][late].mean():.1f} | {above} of {len(curve['cost'])} "
+                    f"| {curve['cost'].max():.0f} |"
+                )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draw", action="store_true", help="only draw from results that exist")
+    if not parser.parse_args().draw:
+        train_all()
+    draw(ROOT / "docs" / "first-runs.png")
+    print(table())

@@ -1,0 +1,245 @@
+"""Every command, used rightly and wrongly: exit codes, one or two plain lines, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_helpers import SMALL, TASK, as_flags, start
+
+import cspo
+from cspo.cli import main
+
+HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy", "gymnasium")
+FAST = as_flags({**SMALL, "total_steps": 800})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "run_helpers:make_tiny", "--run-dir", str(folder), "--quiet", *FAST]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["--help"], ["--version"], ["train", "--help"], ["tasks"], ["algos"], ["bench", "--help"], ["eval", "-h"]],
+)
+def test_help_is_light(words: list[str]) -> None:
+    script = (
+        "import sys; from cspo.cli import main\n"
+        f"try: code = main({words!r})\nexcept SystemExit as leaving: code = leaving.code or 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr.strip() == "[]" and done.stdout
+
+
+def test_help_is_fast() -> None:
+    def once() -> float:
+        started = time.perf_counter()
+        assert subprocess.run([sys.executable, "-m", "cspo.cli", "--help"], capture_output=True).returncode == 0
+        return time.perf_counter() - started
+
+    assert min(once() for _ in range(3)) < 0.5
+
+
+def test_import_is_light() -> None:
+    script = f"import sys, cspo; print([name for name in {HEAVY!r} if name in sys.modules], cspo.__version__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == f"[] {cspo.__version__}\n"
+
+
+def test_public_functions_are_not_hidden_by_submodules() -> None:
+    import cspo.evaluate
+    import cspo.train
+
+    for name in cspo.__all__:
+        assert not isinstance(getattr(cspo, name), type(sys)), name
+
+
+def test_without_arguments_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    output = capsys.readouterr().out
+    for command in ("train", "eval", "plot", "tasks", "algos", "bench", "parity", "doctor"):
+        assert f"  {command} " in output
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cspo {cspo.__version__}\n"
+
+
+def test_train_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(["train", "--algo", "ppo-lag", "--help"])
+    assert leaving.value.code == 0
+    output = capsys.readouterr().out
+    for shown in ("--cost-limit", "--multiplier-lr", "--steps-per-epoch", "(default: 20000)", "--no-tensorboard"):
+        assert shown in output, shown
+    assert "--form" not in output  # another algorithm's
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("trian", "there is no command 'trian': did you mean 'train'?"),
+        ("--halp", "there is no option '--halp': did you mean '--help'?"),
+        ("train", "Name a task"),
+        ("train SafetyHoperVelocity-v1", "did you mean 'SafetyHopperVelocity-v1'?"),
+        ("train Pendullum-v1", "did you mean 'Pendulum-v1'?"),
+        ("train nomodule:make", "there is no module 'nomodule'"),
+        (f"train {TASK} --algo cpso", "Unknown algorithm 'cpso': did you mean 'cspo'?"),
+        (f"train {TASK} --algo", "--algo needs a value"),
+        (f"train {TASK} --sede 3", "no option --sede: did you mean '--seed'?"),
+        (f"train {TASK} --sede=3", "no option --sede: did you mean '--seed'?"),
+        (f"train --sede 3 {TASK}", "no option --sede"),
+        (f"train {TASK} extra", "'extra'"),
+        (f"train {TASK} --seed", "--seed"),
+        (f"train {TASK} --seed x", "--seed x: that is not a whole number."),
+        (f"train {TASK} --seed 1.5", "--seed 1.5: that is not a whole number."),
+        (f"train {TASK} --seed -1", "--seed must not be negative"),
+        (f"train {TASK} --cost-limit low", "--cost-limit low: that is not a number."),
+        (f"train {TASK} --cost-limit -5", "--cost-limit must be zero or more"),
+        (f"train {TASK} --cost-limit 25,5", "has 1 cost(s)"),
+        (f"train {TASK} --form skaled", "--form skaled: did you mean 'scaled'?"),
+        (f"train {TASK} --algo ppo --form scaled", "no option --form"),
+        (f"train {TASK} --total-steps 10", "less than one epoch"),
+        (f"train {TASK} --config nothing.toml", "Cannot read settings file"),
+        ("train --resume nothing", "nothing holds no run"),
+        ("train --resume", "--resume"),
+        ("eval", "RUN"),
+        ("eval nothing", "nothing holds no run"),
+        ("eval nothing --episodes many", "--episodes many: that is not a whole number."),
+        ("plot nothing", "nothing holds no run"),
+        ("tasks --jason", "did you mean '--json'?"),
+        ("algos extra", "'extra'"),
+        ("bench tasks", "measures `env` or `train`"),
+        ("bench env", "TASK"),
+        ("bench env Hopper", "'Hopper'"),
+        (f"bench env {TASK} --seconds 0", "--seconds must be positive"),
+        (f"bench train {TASK} --epochs 0", "--epochs must be positive"),
+        ("bench train nothing:make", "there is no module 'nothing'"),
+        ("parity", "recordings"),
+        ("parity nothing.npz", "nothing.npz"),
+        ("doctor --all", "no option --all"),
+    ],
+)
+def test_wrong_input(
+    words: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 2
+    output, errors = capsys.readouterr()
+    assert errors.startswith("cspo: error: ") and said in errors
+    assert len(errors.splitlines()) <= 2 and output == ""
+    assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
+
+
+def test_a_real_process_reports_errors_the_same_way() -> None:
+    process = start("train", "SafetyHoperVelocity-v1")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2 and output == ""
+    assert errors == "cspo: error: there is no task 'SafetyHoperVelocity-v1': did you mean 'SafetyHopperVelocity-v1'?\n"
+
+
+def test_train_to_a_file(tmp_path: Path) -> None:
+    process = start("train", TASK, *FAST, "--algo", "ppo", cwd=tmp_path)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert errors.startswith("cspo: an episode lasts up to 1000 steps") and len(errors.splitlines()) == 1
+    assert "2/2" in output and "\x1b" not in output and "finished" in output
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {f"{TASK}-ppo-seed3"}
+
+
+def test_closed_pipe_is_no_error() -> None:
+    process = start("tasks", stdin=subprocess.DEVNULL)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()  # as `head` does when it has seen enough
+    assert "Traceback" not in process.stderr.read() and process.wait() in (0, 1)
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "--json"]) == 0
+    names = [row["name"] for row in json.loads(capsys.readouterr().out)]
+    assert TASK in names
+    assert main(["tasks"]) == 0
+    output = capsys.readouterr().out
+    assert all(name in output for name in names)
+    assert main(["algos", "--json"]) == 0
+    assert {"cspo", "ppo", "ppo-lag"} <= {row["name"] for row in json.loads(capsys.readouterr().out)}
+    assert main(["algos"]) == 0
+    assert "ppo-lag" in capsys.readouterr().out
+
+
+def test_eval_and_plot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(run), "--episodes", "4", "--seed", "1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["mode"] for row in rows] == ["stochastic", "deterministic"]
+    assert all(row["episodes"] == 4 and len(row["cost"]) == 1 for row in rows)
+    assert main(["eval", str(run), "--episodes", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["episode_return"]["low"] is None
+    assert main(["eval", str(run), "--episodes", "4"]) == 0
+    assert "deterministic, 4 episodes" in capsys.readouterr().out
+    (run / "curve.png").unlink()
+    assert main(["plot", str(run)]) == 0
+    assert capsys.readouterr().out.strip() == str(run / "curve.png") and (run / "curve.png").exists()
+
+
+def test_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "env", TASK, "--num-envs", "2", "--threads", "1", "--seconds", "0.1", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result) >= {"task", "num_envs", "threads", "stepper", "steps_per_s", "raw_steps_per_s", "ratio"}
+    assert main(["bench"]) == 0
+
+
+def test_bench_train_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cspo.bench import EpochTimes, _common_speed, bench_train
+
+    small = {"num_envs": 4, "steps_per_epoch": 400, "passes": 2, "hidden_sizes": (16, 16), "tensorboard": False}
+    result = bench_train(TASK, epochs=2, threads=1, **small)
+    assert set(result) >= {"task", "algo", "threads", "runs", "steps_per_s", "rollout_s", "update_s", "epoch_s"}
+    assert result["physics_s"] < result["rollout_s"] < result["epoch_s"] and 0.0 < result["other_share"] < 1.0
+    assert result["steps_per_s"] == pytest.approx(400 / result["epoch_s"])
+    # Two runs of 2 s epochs, one of them a second later: both run together from 1 to 4.
+    first = [EpochTimes(2.0, 2.0, 0, 0, 0), EpochTimes(4.0, 2.0, 0, 0, 0)]
+    second = [EpochTimes(3.0, 2.0, 0, 0, 0), EpochTimes(5.0, 2.0, 0, 0, 0)]
+    assert _common_speed([first, second], 100) == pytest.approx(100.0)
+
+
+def test_parity_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from types import SimpleNamespace
+
+    import cspo.envs.parity
+
+    for ok, code in ((True, 0), (False, 1)):
+        report = SimpleNamespace(ok=ok, to_dict=lambda: {"fields": []})
+        monkeypatch.setattr(cspo.envs.parity, "replay", lambda path, report=report: report)
+        assert main(["parity", "a.npz", "b.npz", "--json"]) == code
+        assert json.loads(capsys.readouterr().out) == [{"fields": []}] * 2
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import cspo.doctor
+
+    assert main(["doctor", "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)
+    assert findings["healthy"] and findings["machine"]["stepper"] in ("compiled", "python")
+    assert {"python", "cspo", "torch", "mujoco", "gymnasium", "numpy", "numba"} == set(findings["versions"])
+
+    monkeypatch.setattr(cspo.doctor, "_train_and_reload", lambda: 1 / 0)
+    monkeypatch.setattr(cspo.doctor, "_step_task", lambda: "fine")
+    assert main(["doctor"]) == 1
+    output = capsys.readouterr().out
+    assert "FAILED  training: ZeroDivisionError" in output and "Something is wrong" in output
+    assert not cspo.doctor._mujoco_version("3.5.0")[0] and not cspo.doctor._mujoco_version("2.3.3")[0]
+    assert cspo.doctor._mujoco_version("3.2.7")[0] and cspo.doctor._mujoco_version("3.4.1")[0]
+
+
+def test_two_cost_limits_on_the_command_line(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["train", "run_helpers:TwoCosts", "--cost-limit", "25,5", "--alpha", "0.3,0.5", "--run-dir", str(run)]
+    assert main([*words, "--quiet", *FAST]) == 0
+    assert np.allclose(cspo.load(run).cost_limit, [25.0, 5.0])
