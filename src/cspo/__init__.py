@@ -7,6 +7,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from cspo.envs.registration import register_tasks
+
 __version__ = "0.1.0"
 
 # Imported on first use: `import cspo` and `cspo --help` must not wait for PyTorch or MuJoCo.
@@ -47,3 +49,6 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+register_tasks()  # gymnasium.make("cspo/...") works after `import cspo`

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,7 +35,7 @@ class RunFolder:
     def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
         """Start a new run; a folder that already holds one is refused."""
         path = Path(path)
-        try:
+        with _explained(path):
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, config, _lock(path))
             if holds_run(path):
@@ -43,8 +45,6 @@ class RunFolder:
                     "another --run-dir."
                 )
             run._write_config()
-        except OSError as error:
-            raise CspoError(f"Cannot write to run folder {path}: {error.strerror}.") from error
         return run
 
     @classmethod
@@ -92,16 +92,18 @@ class RunFolder:
 
     def log(self, report: EpochReport) -> None:
         """Append one epoch to progress.csv and to the TensorBoard events."""
-        if self.config.tensorboard:
-            if self._events is None:
-                self._events = EventWriter(self.path / "tensorboard", report.steps)
-            self._events.log(report)
-        self._progress.append(report)
+        with _explained(self.path):
+            if self.config.tensorboard:
+                if self._events is None:
+                    self._events = EventWriter(self.path / "tensorboard", report.steps)
+                self._events.log(report)
+            self._progress.append(report)
 
     def save(self, epochs_done: int, state: dict[str, Any]) -> Path:
         """Write a checkpoint; progress.csv is on disk before it, so that no row can be missing after a crash."""
-        self._progress.sync()
-        return checkpoint.save(self.path / "checkpoints", epochs_done, state, self.config.keep_checkpoints)
+        with _explained(self.path):
+            self._progress.sync()
+            return checkpoint.save(self.path / "checkpoints", epochs_done, state, self.config.keep_checkpoints)
 
     def close(self) -> None:
         """Flush and release the files."""
@@ -110,6 +112,15 @@ class RunFolder:
             self._events = None
         self._progress.close()
         self._lock.close()
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise CspoError(f"Cannot write to run folder {path}: {error.strerror or error}.") from error
 
 
 def holds_run(path: Path) -> bool:
@@ -188,10 +199,8 @@ def _check_not_shortened(config: TrainConfig, done: int) -> None:
 
 def _lock(path: Path) -> IO[str]:
     """Hold the folder for this process; released when the process ends, however it ends."""
-    try:
+    with _explained(path):
         file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
-    except OSError as error:
-        raise CspoError(f"Cannot write to run folder {path}: {error.strerror}.") from error
     try:
         import fcntl
     except ImportError:  # Windows: no lock, the folder is simply not protected

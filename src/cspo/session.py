@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from cspo.checkpoint import list_checkpoints
 from cspo.config import TrainConfig, make_config
 from cspo.envs.batch import BatchEnv
 from cspo.envs.make import is_batch_env
-from cspo.errors import EnvironmentFault
+from cspo.errors import CspoError, EnvironmentFault
 from cspo.log.console import Console, make_console
 from cspo.log.summary import Summary, format_summary, summarise, write_summary
 from cspo.run import free_folder, object_label
@@ -126,7 +128,7 @@ def _train(trainer: Trainer, console: Console, quiet: bool) -> Summary:
         console.note(warning)
     verb = "training" if trainer.epoch == 0 else f"resuming after epoch {trainer.epoch}"
     console.start(f"{config.task}  {config.algo}  seed {config.seed}  {verb} in {folder}")
-    with _StopRequest(console) as stop:
+    with _StopRequest() as stop:
         try:
             for report in trainer:
                 console.epoch(report)
@@ -134,12 +136,12 @@ def _train(trainer: Trainer, console: Console, quiet: bool) -> Summary:
                     break
             if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
                 trainer.save()
-        except EnvironmentFault as fault:
-            raise EnvironmentFault(_explain(trainer, fault)) from fault
+            summary = _finish(trainer, console, quiet)
+        except CspoError as fault:
+            raise type(fault)(_explain(trainer, fault)) from fault
         except KeyboardInterrupt:
             console.note(f"stopped; {how_to_resume(trainer)}")
             raise Interrupted(f"Stopped in epoch {trainer.epoch + 1}.") from None
-        summary = _finish(trainer, console, quiet)
     if stop.requested and not summary.finished:
         console.note(f"stopped; {how_to_resume(trainer)}")
         raise Interrupted(f"Stopped after epoch {trainer.epoch}.")
@@ -173,13 +175,14 @@ def how_to_resume(trainer: Trainer) -> str:
     return f"continue with: cspo train --resume {folder}"
 
 
-def _explain(trainer: Trainer, fault: EnvironmentFault) -> str:
+def _explain(trainer: Trainer, fault: CspoError) -> str:
     """Return the fault with the epoch it happened in and what to do."""
     text = f"{fault} This was in epoch {trainer.epoch + 1} of {trainer.config.epochs}."
     if not list_checkpoints(_folder(trainer) / "checkpoints"):
-        return f"{text}\nNo epoch was finished: once the environment is mended, start again."
+        return f"{text}\nNo epoch was finished: once that is mended, start again."
     intact = "" if "checkpoint is intact" in text else "The last checkpoint is intact. "
-    return f"{text}\n{intact}Once the environment is mended, {how_to_resume(trainer)}"
+    cause = "the environment" if isinstance(fault, EnvironmentFault) else "that"
+    return f"{text}\n{intact}Once {cause} is mended, {how_to_resume(trainer)}"
 
 
 def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:
@@ -197,9 +200,8 @@ def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:
 class _StopRequest:
     """Turns the first SIGINT or SIGTERM into a request to stop, the second into KeyboardInterrupt."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self) -> None:
         self.requested = False
-        self._console = console
         self._previous: dict[signal.Signals, Callable[..., Any] | int | None] = {}
 
     def __enter__(self) -> _StopRequest:
@@ -212,7 +214,10 @@ class _StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        self._console.note("finishing the epoch under way; press Ctrl-C again to stop at once.")
+        # Straight to the file: a handler may run in the middle of a print, and printing is not re-entrant.
+        line = "cspo: finishing the epoch under way; press Ctrl-C again to stop at once.\n"
+        with contextlib.suppress(OSError):
+            os.write(2, (("\n" if os.isatty(2) else "") + line).encode())
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -1,8 +1,8 @@
 """Both directions between this package and Gymnasium.
 
-`GymBatchEnv` makes any Gymnasium environment a `BatchEnv`. The other way, importing this module registers the
-native tasks, so that `gymnasium.make("cspo/SafetyHopperVelocity-v1")` and `gymnasium.make_vec(...)` know
-them; `gymnasium.make("cspo.envs.gym:cspo/SafetyHopperVelocity-v1")` imports it by itself.
+`GymBatchEnv` makes any Gymnasium environment a `BatchEnv`. The other way, `import cspo` registers the native tasks
+(`registration.py`), so that `gymnasium.make("cspo/SafetyHopperVelocity-v1")` and `gymnasium.make_vec(...)` know them;
+`gymnasium.make("cspo:cspo/SafetyHopperVelocity-v1")` imports the package by itself.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
-from cspo.envs.tasks import NAMESPACE, native_tasks
 from cspo.envs.velocity import VelocityEnv
 
-__all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv", "register_tasks"]
+__all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv"]
 
 
 class SafetyTaskEnv(gymnasium.Env[Any, Any]):
@@ -118,19 +117,6 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
         self._batch.close()
 
 
-def register_tasks() -> None:
-    """Tell Gymnasium about the native tasks as "cspo/NAME"; a second call changes nothing."""
-    for row in native_tasks():
-        if NAMESPACE + row.name not in gymnasium.registry:
-            gymnasium.register(
-                id=NAMESPACE + row.name,
-                entry_point="cspo.envs.gym:SafetyTaskEnv",
-                vector_entry_point="cspo.envs.gym:SafetyVectorEnv",
-                max_episode_steps=1000,
-                kwargs={"task": row.name},
-            )
-
-
 def _masked(terms: dict[str, Any], mask: Any) -> dict[str, Any]:
     """Return Gymnasium's form of batched infos: each array, zero where it does not apply, and its mask."""
     info: dict[str, Any] = {}
@@ -145,5 +131,3 @@ def _spaces(batch: VelocityEnv) -> tuple[Box, Box]:
     low, high = batch.action_low.astype(np.float32), batch.action_high.astype(np.float32)
     return observation, Box(low, high, dtype=np.float32)
 
-
-register_tasks()

@@ -76,9 +76,6 @@ def factory_of(name: str) -> Callable[[], Any]:
     """Return a function that makes the environment called `name`: a Gymnasium id or "module:factory"."""
     import gymnasium
 
-    from cspo.envs.gym import register_tasks
-
-    register_tasks()
     module_name, colon, rest = name.partition(":")
     if colon:
         module = _import(module_name, name)

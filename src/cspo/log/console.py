@@ -132,7 +132,10 @@ class LiveConsole:
         self.total, self.done = config.epochs, done
         self.clock = _Clock(config.epochs, done)
         self.console = RichConsole(file=stream, highlight=False)
-        self.bar = ProgressBar(total=config.epochs, completed=done, width=32)
+        # Not the default colours: red is for a violated limit.
+        self.bar = ProgressBar(
+            total=config.epochs, completed=done, width=32, complete_style="blue", finished_style="blue"
+        )
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
 
     def start(self, title: str) -> None:
