@@ -106,11 +106,11 @@ def start(*words: Any, **keywords: Any) -> subprocess.Popen[str]:
 
 
 def wait_for_epochs(run: Path, epochs: int, process: subprocess.Popen[str]) -> None:
-    """Wait until a run has written the rows of so many epochs, or its process has ended."""
+    """Wait until a run has started (0) or has written the rows of so many epochs, or its process has ended."""
     deadline = time.monotonic() + 60
+    file = run / ("progress.csv" if epochs else "config.toml")
     while time.monotonic() < deadline and process.poll() is None:
-        file = run / "progress.csv"
-        if file.exists() and file.read_bytes().count(b"\n") > epochs:
+        if file.exists() and (epochs == 0 or file.read_bytes().count(b"\n") > epochs):
             return
         time.sleep(0.005)
 

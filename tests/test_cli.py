@@ -15,7 +15,7 @@ from run_helpers import SMALL, TASK, as_flags, start
 import cspo
 from cspo.cli import main
 
-HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy", "gymnasium")
+HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy")
 FAST = as_flags({**SMALL, "total_steps": 800})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from run_helpers import SMALL, TASK, TinyEnv, TwoCosts
 
 import cspo
+from cspo.algorithms import algorithm_names
 from cspo.config import make_config
 from cspo.errors import CspoError
 from cspo.log.console import LiveConsole, PlainConsole, make_console
 from cspo.log.curves import draw_curve
-from cspo.log.progress import ProgressFile, constraint_columns, read_progress
+from cspo.log.progress import ProgressFile, as_row, constraint_columns, read_progress
 from cspo.log.summary import config_digest, format_summary, number
 from cspo.session import episode_warning
 from cspo.types import EpochReport
@@ -149,6 +151,15 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def _settings_of(run: Path) -> dict[str, Any]:
     return {"file": run / "config.toml"}
+
+
+def test_every_column_is_documented(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
+    settings = {**SMALL, "total_steps": 400, "cost_limit": (3.0, 9.0)}
+    for algo in algorithm_names():
+        trainer = cspo.Trainer(make_config("run_helpers:TwoCosts", algo, **settings))
+        for column in as_row(next(iter(trainer))):
+            assert f"| `{re.sub('_[01]$', '', column)}` |" in text, column
 
 
 def test_digest_depends_on_what_changes_results() -> None:

@@ -120,7 +120,7 @@ def late_mean(reports: list[Any], name: str, index: int = 0) -> float:
     return float(np.mean([getattr(report, name)[index] for report in reports[-len(reports) // 3 :]]))
 
 
-@pytest.mark.parametrize(("algo", "tolerance"), [("cspo", 2.0), ("ppo-lag", 6.0)])
+@pytest.mark.parametrize(("algo", "tolerance"), [("cspo", 1.5), ("ppo-lag", 6.0)])
 def test_cost_settles_at_the_constrained_optimum(algo: str, tolerance: float) -> None:
     """A limit of 40 asks for a = -0.2."""
     reports = list(trainer(tradeoff, algo, 40.0, 90, start=0.0, **DUAL))
@@ -155,8 +155,8 @@ def test_cspo_recovers_from_an_infeasible_start_and_stays() -> None:
     """Starts at a = 0.6, cost 80; the limit of 30 asks for a = -0.4."""
     reports = list(trainer(tradeoff, "cspo", 30.0, 50, start=0.6))
     assert reports[0].cost[0] > 75.0
-    assert first_safe(reports) <= 32  # 18 to 26 over six seeds
-    assert late_mean(reports, "cost") == pytest.approx(30.0, abs=2.5)  # 29.9 to 31.2
+    assert first_safe(reports) <= 30  # 16 to 26 over eight seeds
+    assert late_mean(reports, "cost") == pytest.approx(30.0, abs=1.5)  # 30.3 to 30.6
     # The effective multiplier does it: large under violation, small afterwards.
     effective = [report.metrics["effective_multiplier"] for report in reports]
     assert effective[0] > 20.0 > 5.0 > max(effective[35:])
@@ -164,7 +164,7 @@ def test_cspo_recovers_from_an_infeasible_start_and_stays() -> None:
 
 def test_ppo_lag_waits_for_its_multiplier() -> None:
     reports = list(trainer(tradeoff, "ppo-lag", 30.0, 45, start=0.6))
-    assert first_safe(reports) == 45  # 53 epochs or more over six seeds
+    assert first_safe(reports) == 45  # 53 epochs or more over eight seeds
     assert reports[5].cost[0] > 77.0  # at first nothing happens: 79 to 82
     # Adam moves the multiplier by its learning rate per epoch, whatever the violation.
     assert reports[9].multiplier[0] == pytest.approx(0.001 + 10 * 0.035, rel=0.01)
@@ -189,8 +189,12 @@ def test_only_the_active_constraint_has_a_multiplier(algo: str) -> None:
     """At a = -0.2 the second cost is 50 * 1.44 = 72, far below its limit of 150."""
     run = trainer(lambda: TwoLimits(LENGTH, "truncated"), algo, (40.0, 150.0), 90, start=0.0, **DUAL)
     reports = list(run)
-    assert late_mean(reports, "cost") == pytest.approx(40.0, abs=2.5 if algo == "cspo" else 7.0)
-    assert late_mean(reports, "cost", 1) == pytest.approx(72.0, abs=16.0)
+    assert late_mean(reports, "cost") == pytest.approx(
+        40.0, abs=1.5 if algo == "cspo" else 7.0
+    )  # 40.3 to 40.6; 35.7 to 41.6
+    assert late_mean(reports, "cost", 1) == pytest.approx(
+        72.0, abs=2.5 if algo == "cspo" else 17.0
+    )  # 71.6 to 72.4; 70 to 85
     assert late_mean(reports, "multiplier") > 0.3
     assert all(report.multiplier[1] == 0.0 for report in reports[10:])
     if algo == "cspo":
@@ -262,3 +266,12 @@ def test_limit_can_change_during_a_run() -> None:
     report = next(iterator)
     assert report.cost_limit == (12.5,)
     assert report.metrics["violation"] == pytest.approx(report.cost[0] - 12.5)
+
+
+@pytest.mark.parametrize("limit", [(-1.0,), (float("nan"),), (float("inf"),), (1.0, 2.0)])
+def test_impossible_limits_are_refused_during_a_run(limit: tuple[float, ...]) -> None:
+    """An infinite limit would make the multiplier NaN for the rest of the run."""
+    run = trainer(tradeoff, "ppo-lag", 40.0, 2, start=0.0)
+    with pytest.raises(cspo.CspoError):
+        run.set_cost_limit(*limit)
+    assert run.cost_limit.tolist() == [40.0]

@@ -96,12 +96,15 @@ class PlainConsole(QuietConsole):
     def __init__(self, config: TrainConfig, done: int, stream: IO[str]) -> None:
         """See `make_console`."""
         self.total, self.stream = config.epochs, stream
+        constraints = len(config.cost_limit)
+        self.cost_width, self.multiplier_width = 13 * constraints, 5 + 6 * constraints
         self.clock = _Clock(config.epochs, done)
 
     def start(self, title: str) -> None:
         """See `Console`."""
         print(title, file=self.stream)
-        header = f"{'epoch':>11} {'steps':>11} {'return':>9} {'cost/limit':>13} {'multiplier':>11}"
+        constrained = f"{'cost/limit':>{self.cost_width}} {'multiplier':>{self.multiplier_width}}"
+        header = f"{'epoch':>11} {'steps':>11} {'return':>9} {constrained}"
         print(f"{header} {'kl':>8} {'steps/s':>8} {'left':>8}", file=self.stream, flush=True)
 
     def epoch(self, report: EpochReport) -> None:
@@ -111,10 +114,11 @@ class PlainConsole(QuietConsole):
         if done > 1 and done * rows // self.total == (done - 1) * rows // self.total:
             return  # rows are spread evenly over the run; the last epoch always has one
         cost = " ".join(text + ("!" if violated else "") for text, violated in costs_against_limits(report))
+        left = duration(self.clock.left(done))
         print(
-            f"{f'{done}/{self.total}':>11} {report.steps:>11} {number(report.episode_return):>9} {cost:>13} "
-            f"{multipliers(report):>11} {report.kl:>8.4f} {report.steps_per_second:>8.0f} "
-            f"{duration(self.clock.left(done)):>8}",
+            f"{f'{done}/{self.total}':>11} {report.steps:>11} {number(report.episode_return):>9} "
+            f"{cost:>{self.cost_width}} {multipliers(report):>{self.multiplier_width}} "
+            f"{report.kl:>8.4f} {report.steps_per_second:>8.0f} {left:>8}",
             file=self.stream,
             flush=True,
         )

@@ -57,13 +57,13 @@ def _draw_costs(panel: Any, steps: Any, columns: Columns) -> None:
         name = f" {k}" if len(costs) > 1 else ""
         panel.plot(steps, cost, color=colour, label=f"cost{name}", **_line(steps))
         limit_colour = LIMIT_COLOUR if len(costs) == 1 else colour
-        panel.plot(steps, limit, "--", color=limit_colour, linewidth=1.2, label=f"limit{name} {limit[-1]:g}")
+        panel.plot(steps, limit, "--", color=limit_colour, linewidth=1.2, label=f"limit{name}: {limit[-1]:g}")
         panel.fill_between(
             steps, limit, cost, where=cost > limit, interpolate=True, color=colour, alpha=0.18, linewidth=0
         )
     panel.set_ylabel("cost per episode")
     panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]) if min(map(min, costs)) < 0 else 0.0)
-    panel.legend(frameon=False, ncols=len(costs), fontsize=9)
+    _legend(panel, len(costs))
 
 
 def _draw_multipliers(panel: Any, steps: Any, columns: Columns) -> None:
@@ -78,12 +78,16 @@ def _draw_multipliers(panel: Any, steps: Any, columns: Columns) -> None:
     panel.set_ylabel("multiplier")
     panel.set_ylim(bottom=0.0)
     if effective or len(multipliers) > 1:
-        panel.legend(frameon=False, ncols=len(multipliers), fontsize=9)
+        _legend(panel, len(multipliers))
 
 
 def _line(steps: Any) -> dict[str, Any]:
     """Return the line style; few points get markers, so that a single epoch is visible."""
     return {"linewidth": 1.6, "marker": "o" if len(steps) < 12 else None, "markersize": 3.5}
+
+
+def _legend(panel: Any, columns: int) -> None:
+    panel.legend(ncols=columns, fontsize=9, framealpha=0.85, edgecolor="none")
 
 
 def _tidy(panel: Any) -> None:
