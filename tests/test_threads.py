@@ -8,7 +8,7 @@ import sys
 SCRIPT = """
 import threadpoolctl
 import cspo
-from cspo.train import single_threaded_math
+from cspo.loop import single_threaded_math
 
 config = cspo.make_config("SafetyHopperVelocity-v1", total_steps=400, steps_per_epoch=200, num_envs=4, passes=1)
 trainer = cspo.Trainer(config)

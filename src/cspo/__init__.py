@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 from cspo.envs.registration import register_tasks
@@ -13,13 +11,13 @@ __version__ = "0.1.0"
 
 # Imported on first use: `import cspo` and `cspo --help` must not wait for PyTorch or MuJoCo.
 _PUBLIC = {
-    "Trainer": "cspo.train",
+    "Trainer": "cspo.loop",
     "train": "cspo.session",
     "resume": "cspo.session",
     "make_config": "cspo.config",
     "TrainConfig": "cspo.config",
-    "load": "cspo.evaluate",
-    "evaluate": "cspo.evaluate",
+    "load": "cspo.evaluation",
+    "evaluate": "cspo.evaluation",
     "check_env": "cspo.envs.check",
     "make_batch": "cspo.envs",
     "register": "cspo.algorithms",
@@ -37,18 +35,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps `cspo.train` and `cspo.evaluate` the functions, though submodules bear the same names."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        # Importing a submodule binds its name here, which would hide the function.
-        if not (name in _PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 register_tasks()  # gymnasium.make("cspo/...") works after `import cspo`

@@ -76,7 +76,6 @@ def estimate(
     discount = np.array([gamma] + [cost_gamma] * num_costs)
     trace = np.array([gae_lambda] + [cost_gae_lambda] * num_costs)
     path_end = rollout.terminated | rollout.truncated
-    path_end[-1] = True
     advantage = gae(signal, value, next_values(value, rollout, end_value), path_end, discount, trace)
     target = (advantage + value).reshape(-1, 1 + num_costs)
 

@@ -77,7 +77,7 @@ def bench_train(
 def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
     """Train in a temporary folder and return the times of every epoch but the first."""
     from cspo.envs import make_batch
-    from cspo.train import Trainer
+    from cspo.loop import Trainer
 
     env = _TimedEnv(make_batch(config.task, config.num_envs, config.resolved_threads))
     times: list[EpochTimes] = []

@@ -107,7 +107,7 @@ def _step_task() -> str:
 
 
 def _train_and_reload() -> str:
-    from cspo.train import Trainer
+    from cspo.loop import Trainer
 
     config = make_config(TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False)
     with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:

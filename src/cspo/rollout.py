@@ -46,12 +46,13 @@ def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator,
         action_array[t] += actor.output(observation_array[t])
         result = env.step(action_array[t] * half_range + centre)
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
-        if not np.isfinite(raw.sum() + reward[t].sum() + cost[t].sum()):
+        ended = terminated[t] | truncated[t]
+        last = final[ended]
+        if not np.isfinite(raw.sum() + reward[t].sum() + cost[t].sum() + last.sum()):
             _report_fault(result, t)
         normaliser.push(raw)
-        ended = terminated[t] | truncated[t]
-        if ended.any():
-            normaliser.push(final[ended])
+        if len(last):
+            normaliser.push(last)
         timed_out = truncated[t] & ~terminated[t]
         if timed_out.any():
             path_end.extend((t, int(n)) for n in np.flatnonzero(timed_out))
@@ -59,7 +60,7 @@ def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator,
     cut = np.flatnonzero(~(terminated[-1] | truncated[-1]))
     path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
-    last = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
+    end_observation = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
     return Rollout(
         observation,
         action,
@@ -68,7 +69,7 @@ def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator,
         terminated,
         truncated,
         np.array(path_end, dtype=np.int64).reshape(-1, 2),
-        torch.from_numpy(last),
+        torch.from_numpy(end_observation),
     )
 
 
@@ -105,11 +106,14 @@ def _check_reset(observation: NDArray[np.floating]) -> None:
 
 def _report_fault(result: StepResult, t: int) -> None:
     """Name what is not finite, in which environment and at which step of the epoch; else return."""
-    for name, value in (
-        ("observation", result.observation),
-        ("reward", result.reward),
-        ("cost", result.cost),
-    ):
+    ended = result.terminated | result.truncated
+    values = {
+        "observation": result.observation,
+        "reward": result.reward,
+        "cost": result.cost,
+        "last observation": np.where(ended[:, None], result.final_observation, 0.0),
+    }
+    for name, value in values.items():
         bad = ~np.isfinite(value.reshape(value.shape[0], -1)).all(axis=1)
         if bad.any():
             env = int(np.argmax(bad))

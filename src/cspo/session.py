@@ -18,8 +18,8 @@ from cspo.envs.make import is_batch_env
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.log.console import Console, make_console
 from cspo.log.summary import Summary, format_summary, summarise, write_summary
+from cspo.loop import Trainer
 from cspo.run import free_folder, object_label
-from cspo.train import Trainer
 
 RUNS = Path("runs")  # where runs go that are not told where
 

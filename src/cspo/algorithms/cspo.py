@@ -87,6 +87,8 @@ class CSPOConfig:
         """Refuse settings that make no sense."""
         require_positive(self, "clip", "multiplier_lr", "weight_min", "weight_max")
         require_not_negative(self, "multiplier_init", "multiplier_max", "weight_epsilon")
+        if self.multiplier_init > self.multiplier_max:
+            raise CspoError("--multiplier-init is above --multiplier-max.")
         if not 0.0 <= self.weight_memory < 1.0:
             raise CspoError(f"--weight-memory must be at least 0 and less than 1, not {self.weight_memory}.")
         if len(self.alpha) not in (1, num_costs) or not all(0.0 <= a < np.inf for a in self.alpha):

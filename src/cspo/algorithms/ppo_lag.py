@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cspo.algorithms.registry import register
 from cspo.duals import DualRule, make_dual
-from cspo.errors import require_not_negative, require_positive
+from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
 from cspo.types import Batch, FloatArray
@@ -46,6 +46,8 @@ class PPOLagConfig:
         """Refuse settings that make no sense."""
         require_positive(self, "clip", "multiplier_lr")
         require_not_negative(self, "multiplier_init", "multiplier_max")
+        if self.multiplier_init > self.multiplier_max:
+            raise CspoError("--multiplier-init is above --multiplier-max.")
 
 
 @register("ppo-lag")

@@ -14,7 +14,7 @@ import tyro
 from cspo.commands.options import parse, typed
 
 if TYPE_CHECKING:
-    from cspo.evaluate import EvaluationRow, Interval
+    from cspo.evaluation import EvaluationRow, Interval
 
 RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -44,7 +44,7 @@ class PlotOptions:
 def evaluate(arguments: Sequence[str]) -> int:
     """Run `cspo eval`."""
     options = parse(EvalOptions, "eval", arguments)
-    from cspo.evaluate import evaluate as measure
+    from cspo.evaluation import evaluate as measure
 
     rows = measure(options.run, options.episodes, seed=options.seed)
     print(json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows))

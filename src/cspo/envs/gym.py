@@ -130,4 +130,3 @@ def _spaces(batch: VelocityEnv) -> tuple[Box, Box]:
     observation = Box(-np.inf, np.inf, (batch.observation_size,), np.float64)
     low, high = batch.action_low.astype(np.float32), batch.action_high.astype(np.float32)
     return observation, Box(low, high, dtype=np.float32)
-

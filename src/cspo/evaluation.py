@@ -19,10 +19,10 @@ from cspo.config import TrainConfig
 from cspo.envs import make_batch
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
+from cspo.loop import build_policy, single_threaded_math
 from cspo.run import environment_for, load_config
 from cspo.session import copies_of
 from cspo.streams import stream
-from cspo.train import build_policy, single_threaded_math
 from cspo.types import Episodes, FloatArray
 
 PARALLEL = 10  # environments an evaluation runs side by side

@@ -151,8 +151,8 @@ class Trainer:
 
     def set_cost_limit(self, *cost_limit: float) -> None:
         """Change the limits from the next epoch on; checkpoints remember it."""
-        if len(cost_limit) != len(self.cost_limit) or not all(d >= 0 for d in cost_limit):
-            raise CspoError(f"Give {len(self.cost_limit)} limit(s) of zero or more.")
+        if len(cost_limit) != len(self.cost_limit) or not all(0 <= d < np.inf for d in cost_limit):
+            raise CspoError(f"Give {len(self.cost_limit)} finite limit(s) of zero or more.")
         self.cost_limit = np.array(cost_limit, dtype=float)
 
     def save(self) -> Path:
