@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401 (the BLAS behind np.dot below: loaded now, so that thread limits reach it)
 
-from cspo.surrogates import CLIPPED_MIN, CONSTANT, PLAIN
+from cspo.surrogates import CLIPPED_MIN, CONSTANT
 
 # Reductions may be reordered, so that they vectorise; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -190,7 +190,7 @@ def actor_forward(
 
     Fills z (B, A) = (action - mean) / std, the ratio (B,), the surrogate means `values` (S,) and their derivatives
     by the ratio, `slopes` (B, S). Kinds, with A (n, S): CLIPPED_MIN min(r A, clip(r) A); CLIPPED_MAX
-    max(r A, clip(r) A); PLAIN r A; CONSTANT A.
+    max(r A, clip(r) A); CONSTANT A.
     """
     actions, rows = action.shape[1], index.size
     border = parameters.size - actions
@@ -216,7 +216,7 @@ def actor_forward(
             value, slope = r * a, a
             if kinds[s] == CONSTANT:
                 value, slope = a, np.float32(0.0)
-            elif kinds[s] != PLAIN:
+            else:
                 clipped = min(max(r, low), high) * a
                 if (clipped < value) if kinds[s] == CLIPPED_MIN else (clipped > value):
                     value, slope = clipped, np.float32(0.0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-CLIPPED_MIN, CLIPPED_MAX, PLAIN, CONSTANT = 0, 1, 2, 3  # as `kernels.evaluate_surrogates` knows them
+CLIPPED_MIN, CLIPPED_MAX, CONSTANT = 0, 1, 2  # as `kernels.actor_forward` knows them
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,61 @@
+"""The code on the documentation pages runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import cspo
+from cspo.algorithms import registry
+
+ROOT = Path(__file__).parents[1]
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_algorithm_of_the_page_trains_and_prices_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry.algorithm_names()  # loads the built-in ones
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    (code,) = python_blocks("docs/own-algorithm.md")
+    shorter = {"total_steps=100_000": 'total_steps=800, steps_per_epoch=400, num_envs=4, run_dir="run", quiet=True'}
+    for old, new in shorter.items():
+        assert old in code
+        code = code.replace(old, new)
+    (tmp_path / "page.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    page = __import__("page")
+    try:
+        assert page.summary.epochs == 2
+        assert cspo.resume("run", quiet=True).parameter_hash == page.summary.parameter_hash
+        other = cspo.train(
+            "SafetyHopperVelocity-v1", "fixed-price", price=0.0, total_steps=800, steps_per_epoch=400, num_envs=4,
+            run_dir="free", quiet=True,
+        )  # fmt: skip
+        assert other.parameter_hash != page.summary.parameter_hash  # the price does something
+    finally:
+        del sys.modules["page"]
+
+
+def test_the_readme_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = python_blocks("README.md")
+    assert "total_steps=1_000_000" in code
+    code = code.replace("total_steps=1_000_000", "total_steps=800, steps_per_epoch=400, num_envs=4")
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    policy = names["policy"]
+    assert callable(policy)
+    assert policy([0.0] * 11).shape == (3,)
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")))
+def test_links_on_pages_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)", text):
+        assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
