@@ -183,6 +183,33 @@ def predict(parameters, sizes, x, work, rows, out):
 
 
 @kernel
+def merge_statistics(x, count, mean, square_sum):
+    """Count the rows of x (B, D): update the mean and the sum of squared deviations of `count` earlier rows."""
+    rows, size = x.shape
+    batch_mean, batch_square_sum = np.zeros(size), np.zeros(size)
+    for row in range(rows):
+        for i in range(size):
+            batch_mean[i] += x[row, i]
+    batch_mean /= rows
+    for row in range(rows):
+        for i in range(size):
+            deviation = x[row, i] - batch_mean[i]
+            batch_square_sum[i] += deviation * deviation
+    for i in range(size):
+        delta = batch_mean[i] - mean[i]
+        square_sum[i] += batch_square_sum[i] + delta * delta * (count * rows / (count + rows))
+        mean[i] += delta * (rows / (count + rows))
+
+
+@kernel
+def normalise(x, mean, inverse_std, clip, out):
+    """Fill out (B, D), float32, with (x - mean) / std within plus or minus clip."""
+    for row in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            out[row, i] = min(max((x[row, i] - mean[i]) * inverse_std[i], -clip), clip)
+
+
+@kernel
 def actor_forward(
     parameters, sizes, x, action, old_log_prob, A, kinds, clip, index, inputs, work, z, ratio, values, slopes
 ):

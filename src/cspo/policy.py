@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from cspo import kernels
 from cspo.networks import CHUNK, StackedMLP, parameter_count
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -36,26 +37,22 @@ class Normaliser:
         """Count the rows of x (B, D), merged with the past as one group with another."""
         if not self.enabled:
             return
-        rows = x.shape[0]
-        total = self.count + rows
-        batch_mean = np.add.reduce(x, axis=0) / rows
-        deviation = x - batch_mean
-        delta = batch_mean - self.mean
-        self.square_sum += np.einsum("bd,bd->d", deviation, deviation)
-        self.square_sum += delta * delta * (self.count * rows / total)
-        self.mean += delta * (rows / total)
-        self.count = total
-        if total > 1:
-            self._inverse_std = 1.0 / np.maximum(np.sqrt(self.square_sum / (total - 1)), self.std_floor)
+        kernels.merge_statistics(np.asarray(x, np.float64), self.count, self.mean, self.square_sum)
+        self.count += len(x)
+        self._set_inverse_std()
+
+    def _set_inverse_std(self) -> None:
+        if self.count > 1:
+            std = np.sqrt(self.square_sum / (self.count - 1))
+            self._inverse_std = 1.0 / np.maximum(std, self.std_floor)
 
     def __call__(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
-        """Normalise x (..., D) without counting it."""
+        """Normalise x (B, D) without counting it."""
         if not self.enabled or self.count <= 1:
             return x.astype(np.float32)
-        scaled = (x - self.mean) * self._inverse_std
-        np.minimum(scaled, self.clip, out=scaled)
-        np.maximum(scaled, -self.clip, out=scaled)
-        return scaled.astype(np.float32)
+        out = np.empty(x.shape, np.float32)
+        kernels.normalise(np.asarray(x, np.float64), self.mean, self._inverse_std, self.clip, out)
+        return out
 
     def state_dict(self) -> dict[str, Any]:
         """Return the statistics."""
@@ -66,9 +63,7 @@ class Normaliser:
         self.count = int(state["count"])
         self.mean = np.array(state["mean"])
         self.square_sum = np.array(state["square_sum"])
-        if self.count > 1:
-            std = np.sqrt(self.square_sum / (self.count - 1))
-            self._inverse_std = 1.0 / np.maximum(std, self.std_floor)
+        self._set_inverse_std()
 
 
 @dataclass(slots=True)

@@ -20,8 +20,12 @@ from typing import Any
 
 from cspo.envs.chained_rk4 import STAGES, WEIGHTS
 
-# Places in the shared counter array; 16 int64 apart so that they live in different cache lines.
-NEXT, DONE, COUNTERS = 0, 16, 32
+# Places in the shared counter array: the next environment to step, how many are done, and from AWAKE on one flag
+# per helper. They are STRIDE int64 apart so that they live in different cache lines.
+STRIDE = 16
+NEXT, DONE, AWAKE = 0, STRIDE, 2 * STRIDE
+CALLER = -1  # in place of a helper's number
+PATIENCE = 1000  # looks at the counter before a helper goes to sleep, roughly half a microsecond each
 # Places in the array of settings: whole numbers and addresses that stay the same from step to step.
 SETTINGS = (
     "model",
@@ -84,25 +88,26 @@ def _compile(
     word, value = numba.types.int64, numba.types.float64
     words, words_2d = numba.types.int64[::1], numba.types.int64[:, ::1]
 
-    @numba.njit(numba.types.void(word), nogil=True)  # type: ignore[untyped-decorator]
-    def begin(counters: Any) -> None:
-        # Exchanges, because a helper that woke late for the previous step may be counting at this moment: reading
-        # and then subtracting could lose its count, and with it an environment.
+    @numba.njit(word(word, word), nogil=True)  # type: ignore[untyped-decorator]
+    def begin(counters: Any, helpers: Any) -> Any:
+        """Offer all environments again; returns the helpers that are asleep, one bit each."""
+        # Exchanges, because a helper may be counting at this moment: reading and then subtracting could lose its
+        # count, and with it an environment.
         exchange(counters + 8 * DONE, 0)
-        # Last, because a helper that is still awake starts as soon as it sees a free environment.
-        exchange(counters + 8 * NEXT, 0)
+        exchange(counters + 8 * NEXT, 0)  # last: helpers that are awake start here
+        asleep = 0
+        for helper in range(helpers):
+            if fetch_add(counters + 8 * (AWAKE + STRIDE * helper), 0) == 0:
+                asleep |= 1 << helper
+        return asleep
 
-    # settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources (N, F): the arrays
-    # to gather, lengths (F,) numbers each; wait = 1: return only when every environment is done.
-    signature = numba.types.void(words, value, words, words_2d, words_2d, words, word)
-
-    @numba.njit(signature, nogil=True)  # type: ignore[untyped-decorator]
-    def work(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, wait: Any) -> None:
+    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
+    def step_free_ones(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any) -> None:
         model, controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained = settings
-        num_envs, row_size = data.size, lengths.sum()
+        row_size = lengths.sum()
         while True:
             i = fetch_add(counters + 8 * NEXT, 1)
-            if i >= num_envs:
+            if i >= data.size:
                 break
             copy(state[i, 0], controls + 8 * nu * i, nu)
             for _ in range(frame_skip):
@@ -117,10 +122,39 @@ def _compile(
                 copy(place, sources[i, field], lengths[field])
                 place += 8 * lengths[field]
             fetch_add(counters + 8 * DONE, 1)
-        # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
-        # way matters where other processes want this core, perhaps the very one that the helper needs.
-        while wait != 0 and fetch_add(counters + 8 * DONE, 0) < num_envs:
-            give_way()
+
+    # settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources (N, F): the arrays
+    # to gather, lengths (F,) numbers each; helper: its number, or CALLER.
+    signature = numba.types.void(words, value, words, words_2d, words_2d, words, word)
+
+    @numba.njit(signature, nogil=True)  # type: ignore[untyped-decorator]
+    def work(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, helper: Any) -> None:
+        counters, num_envs = settings[3], data.size
+        if helper == CALLER:
+            step_free_ones(settings, seconds, data, state, sources, lengths)
+            # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
+            # way matters where other processes want this core, perhaps the very one that the helper needs.
+            while fetch_add(counters + 8 * DONE, 0) < num_envs:
+                give_way()
+            return
+        awake = counters + 8 * (AWAKE + STRIDE * helper)
+        exchange(awake, 1)
+        looks = 0
+        while True:
+            if fetch_add(counters + 8 * NEXT, 0) < num_envs:
+                step_free_ones(settings, seconds, data, state, sources, lengths)
+                looks = 0
+            elif looks < PATIENCE:
+                looks += 1
+                give_way()
+            else:
+                # In this order, and `begin` in the opposite one, so that no offer falls between the two: either
+                # `begin` sees that this helper is asleep, or this helper sees the offer.
+                exchange(awake, 0)
+                if fetch_add(counters + 8 * NEXT, 0) >= num_envs:
+                    return
+                exchange(awake, 1)
+                looks = 0
 
     return begin, work
 

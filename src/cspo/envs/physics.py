@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cspo.envs import chained_rk4
 from cspo.envs.batch import FloatArray
-from cspo.envs.compiled import COUNTERS, SETTINGS, STATE, load_kernel
+from cspo.envs.compiled import AWAKE, CALLER, NEXT, SETTINGS, STATE, STRIDE, load_kernel
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
@@ -102,14 +102,16 @@ class Physics:
         """Stop the helper threads; safe to call twice."""
         self._stop()
 
-    def _compiled_step(self) -> tuple[Callable[..., None], Callable[[], None]] | None:
+    def _compiled_step(self) -> tuple[Callable[..., None], Callable[[int], None]] | None:
         """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
         kernel = load_kernel()
         if kernel is None or not hasattr(self.model, "_address"):
             return None
         begin, work = kernel
         model, views = self.model, self._views
-        counters = self._counters = np.zeros(COUNTERS, np.int64)
+        helpers = self.threads - 1
+        counters = self._counters = np.zeros(AWAKE + STRIDE * max(1, helpers), np.int64)
+        counters[NEXT] = self.num_envs  # nothing to do yet
         settings = {
             "model": model._address,
             "controls": self.controls.ctypes.data,
@@ -133,20 +135,21 @@ class Physics:
         counters_address = counters.ctypes.data
 
         def step(queues: Sequence[SimpleQueue[bool]]) -> None:
-            begin(counters_address)
-            for queue in queues:
-                # A helper that has not yet seen the last call will come anyway: calls must not pile up.
-                if queue.empty():
-                    queue.put(True)
-            work(*arguments, 1)
+            asleep = begin(counters_address, helpers)
+            if asleep:
+                for number, queue in enumerate(queues):
+                    # A helper that has not yet seen the last call will come anyway: calls must not pile up.
+                    if asleep >> number & 1 and queue.empty():
+                        queue.put(True)
+            work(*arguments, CALLER)
 
-        def helper(keep_alive: NDArray[np.int64] = counters) -> None:
+        def helper(number: int, keep_alive: NDArray[np.int64] = counters) -> None:
             # A late helper touches the counters only, so they are all it has to keep alive.
-            work(*arguments, 0)
+            work(*arguments, number)
 
         return step, helper
 
-    def _python_step(self) -> tuple[Callable[..., None], Callable[[], None]]:
+    def _python_step(self) -> tuple[Callable[..., None], Callable[[int], None]]:
         """Return (one step of all, what a helper runs) in plain Python; the same numbers, slower."""
         import mujoco
 
@@ -171,7 +174,7 @@ class Physics:
                 if post_constraint:
                     mujoco.mj_rnePostConstraint(model, data[i])
 
-        def helper() -> None:
+        def helper(number: int) -> None:
             try:
                 work()
             except BaseException as fault:
@@ -214,16 +217,16 @@ class _WorkQueue:
         return index
 
 
-def _start_helpers(work: Callable[[], None], count: int) -> list[SimpleQueue[bool]]:
-    """Start `count` threads that run `work` once per True in their queue and end at False."""
+def _start_helpers(work: Callable[[int], None], count: int) -> list[SimpleQueue[bool]]:
+    """Start `count` threads that run `work(their number)` once per True in their queue and end at False."""
 
-    def serve(queue: SimpleQueue[bool]) -> None:
+    def serve(queue: SimpleQueue[bool], number: int) -> None:
         while queue.get():
-            work()
+            work(number)
 
     queues: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
-    for queue in queues:
-        threading.Thread(target=serve, args=(queue,), name="cspo-physics", daemon=True).start()
+    for number, queue in enumerate(queues):
+        threading.Thread(target=serve, args=(queue, number), name="cspo-physics", daemon=True).start()
     return queues
 
 

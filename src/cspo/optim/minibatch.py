@@ -82,16 +82,19 @@ class Learner:
         kl, passes = 0.0, 0
         for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
             order = self.rng.permutation(samples)
-            errors = self._run_pass(batch, objective, order)
-            mean = self.policy.actor.mlp.predict(batch.observation)[0]
+            errors, mean = self._run_pass(batch, objective, order)
             kl = mean_kl(batch.mean, batch.log_std, mean, self.policy.actor.log_std)
             if not kl <= self.target_kl or self._stopped_within_pass:
                 break
         self._require_finite(kl, passes)
         return FitResult(kl, passes, self._ratio(batch, mean), self._metrics(errors))
 
-    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> list[float]:
-        """Let every network see every minibatch of `order` once; returns the critics' mean squared errors."""
+    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> tuple[list[float], Tensor]:
+        """Let every network see every minibatch of `order` once.
+
+        Returns:
+            The critics' mean squared errors on the way, and the policy's means (n, A) after it.
+        """
         self._stopped_within_pass = False
         waiting = deque(range(self.policy.critics.count))
         errors = [0.0] * len(waiting)
@@ -106,15 +109,16 @@ class Learner:
 
         if self.kl_check == "minibatch":  # the critics see as much as the actor did before it stopped
             order = order[: self._actor_pass(batch, objective, order)]
-            train_critics()
+            futures = []
         else:
             futures = [self._pool.submit(train_critics) for _ in range(self._workers)] if self._pool else []
             self._actor_pass(batch, objective, order)
-            train_critics()
-            for future in futures:
-                future.result()
+        mean = self.policy.actor.mlp.predict(batch.observation)[0]
+        train_critics()
+        for future in futures:
+            future.result()
         self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
-        return errors
+        return errors, mean
 
     def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
         """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
