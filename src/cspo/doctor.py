@@ -73,7 +73,7 @@ def _torch_threads() -> int:
 
 
 def _stepper() -> str:
-    """Return which stepper native tasks use here: "compiled" or, where Numba fails, the slower "python"."""
+    """Return which stepper native tasks use here: "compiled" or, where that is impossible, the slower "python"."""
     from cspo.envs.velocity import VelocityEnv
 
     try:

@@ -19,7 +19,7 @@ ROUND = 25  # batched steps per round: short, so that both measurements see the 
 State = tuple[FloatArray, FloatArray, FloatArray]  # qpos, qvel, qacc_warmstart
 
 
-def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 3.0) -> dict[str, Any]:
+def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 5.0) -> dict[str, Any]:
     """Compare batched steps of a task with a bare loop of `mj_step` over as many simulators.
 
     Rounds of both alternate in this process. In each round the task takes 25 steps with unclipped Gaussian

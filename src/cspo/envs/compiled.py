@@ -1,10 +1,13 @@
 """The compiled inner loop of `Physics`: MuJoCo called straight from machine code, without Python's lock.
 
-Threads that loop over `mujoco.mj_step` in Python pass the interpreter lock around once per environment and once
-more to meet after each batched step. That is felt where a step is short: 20 HalfCheetahs in two threads made 45 000
-steps/s that way and 62 000 here; the Ant and the Humanoid are too slow to notice. One call steps a whole batch: every
-thread runs the same function and takes the next environment from a shared counter, so unequal contact costs balance
-themselves.
+A Python loop over `mujoco.mj_step` hands the interpreter lock back and forth once per environment, which
+costs two threads a third of their speed. Here one call steps a whole batch: every thread runs the same
+function and takes the next environment from a shared counter, so unequal contact costs balance themselves.
+Between two steps of a rollout a helper stays in machine code and watches the counter: waking a Python thread would
+cost it a tenth of the step. When nothing comes for a fraction of a millisecond it goes to sleep.
+
+C functions are called by their addresses, which are arguments: what is compiled does not depend on where a library
+was loaded, so it is kept on disk like the other kernels.
 """
 
 from __future__ import annotations
@@ -13,12 +16,19 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+from llvmlite import ir
+from numba import extending
+from numba.core import types
+from numpy.typing import NDArray
+
 from cspo.envs.chained_rk4 import STAGES, WEIGHTS
+from cspo.kernels import kernel
+
+intrinsic: Any = extending.intrinsic  # what it returns takes one argument less than its annotation says
 
 # Places in the shared counter array: the next environment to step, how many are done, and from AWAKE on one flag
 # per helper. They are STRIDE int64 apart so that they live in different cache lines.
@@ -26,208 +36,33 @@ STRIDE = 16
 NEXT, DONE, AWAKE = 0, STRIDE, 2 * STRIDE
 CALLER = -1  # in place of a helper's number
 PATIENCE = 1000  # looks at the counter before a helper goes to sleep, roughly half a microsecond each
+
 # Places in the array of settings: whole numbers and addresses that stay the same from step to step.
-SETTINGS = (
-    "model",
-    "controls",
-    "rows",
-    "counters",
-    "nu",
-    "nq",
-    "nv",
-    "frame_skip",
-    "post_constraint",
-    "chained",
-)
+SETTINGS = ("model", "controls", "rows", "counters", "nu", "nq", "nv", "frame_skip", "post_constraint", "chained")
+_COUNTERS = SETTINGS.index("counters")
 # The arrays of a simulator whose addresses the kernel needs, in this order.
 STATE = ("ctrl", "qpos", "qvel", "qacc", "qacc_warmstart")
-
-_TIME = 1  # MuJoCo's mjSTATE_TIME
-_VALUE, _WORD = ctypes.c_double, ctypes.c_int64  # addresses travel as whole numbers of the size of a pointer
-_SIGNATURES: dict[str, tuple[Any, ...]] = {
-    "mj_step": (_WORD, _WORD),
-    "mj_rnePostConstraint": (_WORD, _WORD),
-    "mj_checkPos": (_WORD, _WORD),
-    "mj_checkVel": (_WORD, _WORD),
-    "mj_checkAcc": (_WORD, _WORD),
-    "mj_forward": (_WORD, _WORD),
-    "mj_forwardSkip": (_WORD, _WORD, ctypes.c_int, ctypes.c_int),
-    "mj_integratePos": (_WORD, _WORD, _WORD, _VALUE),
-    "mj_getState": (_WORD, _WORD, _WORD, ctypes.c_uint),
-    "mj_setState": (_WORD, _WORD, _WORD, ctypes.c_uint),
-    "mju_scl": (_WORD, _WORD, _VALUE, ctypes.c_int),
-    "mju_addScl": (_WORD, _WORD, _WORD, _VALUE, ctypes.c_int),
-    "mju_addToScl": (_WORD, _WORD, _VALUE, ctypes.c_int),
-    "mju_zero": (_WORD, ctypes.c_int),
-    "mju_copy": (_WORD, _WORD, ctypes.c_int),
-}
+# The C functions whose addresses it needs, in this order; GIVE_WAY stands for the scheduler's call.
+FUNCTIONS = (
+    *("mj_step", "mj_rnePostConstraint", "mj_checkPos", "mj_checkVel", "mj_checkAcc", "mj_forward"),
+    *("mj_forwardSkip", "mj_integratePos", "mj_getState", "mj_setState"),
+    *("mju_copy", "mju_zero", "mju_scl", "mju_addScl", "mju_addToScl"),
+)
+MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, FORWARD = range(6)
+FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(6, 10)
+COPY, ZERO, SCALE, ADD_SCALED, ADD_TO, GIVE_WAY = range(10, 16)
+_TIME = np.uint32(1)  # MuJoCo's mjSTATE_TIME
+_NO, _YES = np.int32(0), np.int32(1)
 
 
 @functools.cache
-def load_kernel() -> tuple[Callable[..., None], Callable[..., None]] | None:
-    """Compile `begin` and `work` once per process (about a second), or return None where impossible."""
-    try:
-        import numba
-    except ImportError:
-        return None
+def addresses() -> NDArray[np.int64] | None:
+    """Return the addresses of `FUNCTIONS` and of the scheduler's call, or None where they cannot be had."""
     library = _mujoco_library()
-    if library is None or any(not hasattr(library, name) for name in _SIGNATURES):
+    if library is None or any(not hasattr(library, name) for name in FUNCTIONS):
         return None
-    functions = SimpleNamespace(
-        **{name: _pointer(library, name, signature) for name, signature in _SIGNATURES.items()},
-        give_way=_pointer(*_scheduler_call(), (), ctypes.c_int),
-    )
-    return _compile(numba, functions, _atomic("add"), _atomic("xchg"), _chained_rk4(numba, functions))
-
-
-def _compile(
-    numba: Any, c: Any, fetch_add: Any, exchange: Any, chained_rk4: Any
-) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Build the two functions; everything they call is bound here, when they are compiled."""
-    mj_step, mj_post, copy, give_way = c.mj_step, c.mj_rnePostConstraint, c.mju_copy, c.give_way
-    word, value = numba.types.int64, numba.types.float64
-    words, words_2d = numba.types.int64[::1], numba.types.int64[:, ::1]
-
-    @numba.njit(word(word, word), nogil=True)  # type: ignore[untyped-decorator]
-    def begin(counters: Any, helpers: Any) -> Any:
-        """Offer all environments again; returns the helpers that are asleep, one bit each."""
-        # Exchanges, because a helper may be counting at this moment: reading and then subtracting could lose its
-        # count, and with it an environment.
-        exchange(counters + 8 * DONE, 0)
-        exchange(counters + 8 * NEXT, 0)  # last: helpers that are awake start here
-        asleep = 0
-        for helper in range(helpers):
-            if fetch_add(counters + 8 * (AWAKE + STRIDE * helper), 0) == 0:
-                asleep |= 1 << helper
-        return asleep
-
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-    def step_free_ones(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any) -> None:
-        model, controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained = settings
-        row_size = lengths.sum()
-        while True:
-            i = fetch_add(counters + 8 * NEXT, 1)
-            if i >= data.size:
-                break
-            copy(state[i, 0], controls + 8 * nu * i, nu)
-            for _ in range(frame_skip):
-                if chained != 0:
-                    chained_rk4(model, data[i], state[i], nq, nv, seconds)
-                else:
-                    mj_step(model, data[i])
-            if post_constraint != 0:
-                mj_post(model, data[i])
-            place = rows + 8 * row_size * i
-            for field in range(lengths.size):
-                copy(place, sources[i, field], lengths[field])
-                place += 8 * lengths[field]
-            fetch_add(counters + 8 * DONE, 1)
-
-    # settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources (N, F): the arrays
-    # to gather, lengths (F,) numbers each; helper: its number, or CALLER.
-    signature = numba.types.void(words, value, words, words_2d, words_2d, words, word)
-
-    @numba.njit(signature, nogil=True)  # type: ignore[untyped-decorator]
-    def work(settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, helper: Any) -> None:
-        counters, num_envs = settings[3], data.size
-        if helper == CALLER:
-            step_free_ones(settings, seconds, data, state, sources, lengths)
-            # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
-            # way matters where other processes want this core, perhaps the very one that the helper needs.
-            while fetch_add(counters + 8 * DONE, 0) < num_envs:
-                give_way()
-            return
-        awake = counters + 8 * (AWAKE + STRIDE * helper)
-        exchange(awake, 1)
-        looks = 0
-        while True:
-            if fetch_add(counters + 8 * NEXT, 0) < num_envs:
-                step_free_ones(settings, seconds, data, state, sources, lengths)
-                looks = 0
-            elif looks < PATIENCE:
-                looks += 1
-                give_way()
-            else:
-                # In this order, and `begin` in the opposite one, so that no offer falls between the two: either
-                # `begin` sees that this helper is asleep, or this helper sees the offer.
-                exchange(awake, 0)
-                if fetch_add(counters + 8 * NEXT, 0) >= num_envs:
-                    return
-                exchange(awake, 1)
-                looks = 0
-
-    return begin, work
-
-
-def _chained_rk4(numba: Any, c: Any) -> Any:
-    """Return `chained_rk4.step` in machine code; the comments there apply."""
-    import numpy as np
-
-    check_pos, check_vel, check_acc = c.mj_checkPos, c.mj_checkVel, c.mj_checkAcc
-    forward, forward_skip, integrate = c.mj_forward, c.mj_forwardSkip, c.mj_integratePos
-    get_state, set_state = c.mj_getState, c.mj_setState
-    copy, zero, scale, add_scaled, add_to = c.mju_copy, c.mju_zero, c.mju_scl, c.mju_addScl, c.mju_addToScl
-
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-    def step(model: Any, data: Any, state: Any, nq: Any, nv: Any, seconds: Any) -> None:
-        _, qpos, qvel, qacc, warmstart = state
-        scratch = np.empty(1 + nq + 9 * nv)
-        clock = scratch.ctypes.data  # (1,) the simulated time
-        start = clock + 8  # (nq,)
-        change = start + 8 * nq  # (nv,)
-        velocity = change + 8 * nv  # (4, nv)
-        acceleration = velocity + 8 * 4 * nv  # (4, nv)
-        check_pos(model, data)
-        check_vel(model, data)
-        forward(model, data)
-        check_acc(model, data)
-        copy(warmstart, qacc, nv)
-        copy(start, qpos, nq)
-        copy(velocity, qvel, nv)
-        copy(acceleration, qacc, nv)
-        for stage in range(3):
-            behind, ahead = 8 * nv * stage, 8 * nv * (stage + 1)
-            copy(qpos, start, nq)
-            scale(change, velocity + behind, STAGES[stage], nv)
-            integrate(model, qpos, change, seconds)
-            scale(change, acceleration + behind, STAGES[stage], nv)
-            add_scaled(qvel, velocity, change, seconds, nv)
-            copy(velocity + ahead, qvel, nv)
-            forward_skip(model, data, 0, 1)
-            copy(warmstart, qacc, nv)
-            copy(acceleration + ahead, qacc, nv)
-        zero(change, nv)
-        for stage in range(4):
-            add_to(change, acceleration + 8 * nv * stage, WEIGHTS[stage], nv)
-        copy(qvel, velocity, nv)
-        add_to(qvel, change, seconds, nv)
-        zero(change, nv)
-        for stage in range(4):
-            add_to(change, velocity + 8 * nv * stage, WEIGHTS[stage], nv)
-        copy(qpos, start, nq)
-        integrate(model, qpos, change, seconds)
-        get_state(model, data, clock, _TIME)
-        scratch[0] += seconds
-        set_state(model, data, clock, _TIME)
-
-    return step
-
-
-def _atomic(operation: str) -> Any:
-    """Return an atomic `old = place; place = place <operation> value` on the int64 at an address."""
-    from llvmlite import ir  # type: ignore[import-untyped]
-    from numba.core import types
-    from numba.extending import intrinsic
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def atomic(context: Any, address: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-            return builder.atomic_rmw(operation, place, arguments[1], "seq_cst")
-
-        return types.int64(types.int64, types.int64), generate
-
-    return atomic
+    found = [getattr(library, name) for name in FUNCTIONS] + [_scheduler_call()]
+    return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in found], np.int64)
 
 
 def _mujoco_library() -> ctypes.CDLL | None:
@@ -243,14 +78,186 @@ def _mujoco_library() -> ctypes.CDLL | None:
         return None
 
 
-def _scheduler_call() -> tuple[ctypes.CDLL, str]:
-    """Return the library and name of the call that lets another thread run."""
-    if os.name == "nt":
-        return ctypes.CDLL("kernel32"), "SwitchToThread"
-    return ctypes.CDLL(None), "sched_yield"
+def _scheduler_call() -> Any:
+    """Return the C function that lets another thread run."""
+    return ctypes.CDLL("kernel32").SwitchToThread if os.name == "nt" else ctypes.CDLL(None).sched_yield
 
 
-def _pointer(library: ctypes.CDLL, name: str, arguments: tuple[Any, ...], result: Any = None) -> Any:
-    """Return `library.name` as a typed function pointer that Numba can call."""
-    address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-    return ctypes.CFUNCTYPE(result, *arguments)(address or 0)
+def _call(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Generate the call of the C function at the address in the first argument, with the others as they are."""
+    kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
+    pointer = builder.inttoptr(arguments[0], ir.FunctionType(ir.VoidType(), kinds).as_pointer())
+    builder.call(pointer, arguments[1:])
+    return context.get_dummy_value()
+
+
+@intrinsic
+def call0(context: Any, address: Any) -> Any:
+    """Call a C function without arguments."""
+    return types.void(address), _call
+
+
+@intrinsic
+def call2(context: Any, address: Any, a: Any, b: Any) -> Any:
+    """Call a C function of two arguments."""
+    return types.void(address, a, b), _call
+
+
+@intrinsic
+def call3(context: Any, address: Any, a: Any, b: Any, c: Any) -> Any:
+    """Call a C function of three arguments."""
+    return types.void(address, a, b, c), _call
+
+
+@intrinsic
+def call4(context: Any, address: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Call a C function of four arguments."""
+    return types.void(address, a, b, c, d), _call
+
+
+@intrinsic
+def call5(context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """Call a C function of five arguments."""
+    return types.void(address, a, b, c, d, e), _call
+
+
+@intrinsic
+def fetch_add(context: Any, address: Any, amount: Any) -> Any:
+    """Return the int64 at an address and add to it, in one step that no other thread can split."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def exchange(context: Any, address: Any, value: Any) -> Any:
+    """Return the int64 at an address and replace it, in one step that no other thread can split."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("xchg", place, arguments[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@kernel
+def begin(counters: Any, helpers: Any) -> Any:
+    """Offer all environments again; returns the helpers that are asleep, one bit each."""
+    # Exchanges, because a helper may be counting at this moment: reading and then subtracting could lose its
+    # count, and with it an environment.
+    exchange(counters + 8 * DONE, 0)
+    exchange(counters + 8 * NEXT, 0)  # last: helpers that are awake start here
+    asleep = 0
+    for helper in range(helpers):
+        if fetch_add(counters + 8 * (AWAKE + STRIDE * helper), 0) == 0:
+            asleep |= 1 << helper
+    return asleep
+
+
+@kernel
+def work(c: Any, settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any, helper: Any) -> None:
+    """Step environments until none is free.
+
+    The caller then waits for the helpers; a helper waits for the next `begin`, and returns when none comes.
+
+    Args: c: see FUNCTIONS; settings: see SETTINGS; data (N,): the simulators; state (N, 5): see STATE; sources
+        (N, F): the arrays to gather, `lengths` (F,) numbers each; helper: its number, or CALLER.
+    """
+    counters, num_envs = settings[_COUNTERS], data.size
+    if helper == CALLER:
+        step_free_ones(c, settings, seconds, data, state, sources, lengths)
+        # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
+        # way matters where other processes want this core, perhaps the very one that the helper needs.
+        while fetch_add(counters + 8 * DONE, 0) < num_envs:
+            call0(c[GIVE_WAY])
+        return
+    awake = counters + 8 * (AWAKE + STRIDE * helper)
+    exchange(awake, 1)
+    looks = 0
+    while True:
+        if fetch_add(counters + 8 * NEXT, 0) < num_envs:
+            step_free_ones(c, settings, seconds, data, state, sources, lengths)
+            looks = 0
+        elif looks < PATIENCE:
+            looks += 1
+            call0(c[GIVE_WAY])
+        else:
+            # In this order, and `begin` in the opposite one, so that no offer falls between the two: either
+            # `begin` sees that this helper is asleep, or this helper sees the offer.
+            exchange(awake, 0)
+            if fetch_add(counters + 8 * NEXT, 0) >= num_envs:
+                return
+            exchange(awake, 1)
+            looks = 0
+
+
+@kernel
+def step_free_ones(c: Any, settings: Any, seconds: Any, data: Any, state: Any, sources: Any, lengths: Any) -> None:
+    """Take free environments one by one: set its controls, step it, gather its row."""
+    model, controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained = settings
+    row_size = lengths.sum()
+    while True:
+        i = fetch_add(counters + 8 * NEXT, 1)
+        if i >= data.size:
+            break
+        call3(c[COPY], state[i, 0], controls + 8 * nu * i, np.int32(nu))
+        for _ in range(frame_skip):
+            if chained != 0:
+                chained_rk4(c, model, data[i], state[i], nq, nv, seconds)
+            else:
+                call2(c[MJ_STEP], model, data[i])
+        if post_constraint != 0:
+            call2(c[MJ_POST], model, data[i])
+        place = rows + 8 * row_size * i
+        for field in range(lengths.size):
+            call3(c[COPY], place, sources[i, field], np.int32(lengths[field]))
+            place += 8 * lengths[field]
+        fetch_add(counters + 8 * DONE, 1)
+
+
+@kernel
+def chained_rk4(c: Any, model: Any, data: Any, state: Any, nq: Any, nv: Any, seconds: Any) -> None:
+    """Do what `chained_rk4.step` does; the comments there apply."""
+    _, qpos, qvel, qacc, warmstart = state
+    positions, size = np.int32(nq), np.int32(nv)
+    scratch = np.empty(1 + nq + 9 * nv)
+    clock = scratch.ctypes.data  # (1,) the simulated time
+    start = clock + 8  # (nq,)
+    change = start + 8 * nq  # (nv,)
+    velocity = change + 8 * nv  # (4, nv)
+    acceleration = velocity + 8 * 4 * nv  # (4, nv)
+    call2(c[CHECK_POS], model, data)
+    call2(c[CHECK_VEL], model, data)
+    call2(c[FORWARD], model, data)
+    call2(c[CHECK_ACC], model, data)
+    call3(c[COPY], warmstart, qacc, size)
+    call3(c[COPY], start, qpos, positions)
+    call3(c[COPY], velocity, qvel, size)
+    call3(c[COPY], acceleration, qacc, size)
+    for stage in range(3):
+        behind, ahead = 8 * nv * stage, 8 * nv * (stage + 1)
+        call3(c[COPY], qpos, start, positions)
+        call4(c[SCALE], change, velocity + behind, STAGES[stage], size)
+        call4(c[INTEGRATE], model, qpos, change, seconds)
+        call4(c[SCALE], change, acceleration + behind, STAGES[stage], size)
+        call5(c[ADD_SCALED], qvel, velocity, change, seconds, size)
+        call3(c[COPY], velocity + ahead, qvel, size)
+        call4(c[FORWARD_SKIP], model, data, _NO, _YES)
+        call3(c[COPY], warmstart, qacc, size)
+        call3(c[COPY], acceleration + ahead, qacc, size)
+    call2(c[ZERO], change, size)
+    for stage in range(4):
+        call4(c[ADD_TO], change, acceleration + 8 * nv * stage, WEIGHTS[stage], size)
+    call3(c[COPY], qvel, velocity, size)
+    call4(c[ADD_TO], qvel, change, seconds, size)
+    call2(c[ZERO], change, size)
+    for stage in range(4):
+        call4(c[ADD_TO], change, velocity + 8 * nv * stage, WEIGHTS[stage], size)
+    call3(c[COPY], qpos, start, positions)
+    call4(c[INTEGRATE], model, qpos, change, seconds)
+    call4(c[GET_STATE], model, data, clock, _TIME)
+    scratch[0] += seconds
+    call4(c[SET_STATE], model, data, clock, _TIME)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cspo.envs import chained_rk4
 from cspo.envs.batch import FloatArray
-from cspo.envs.compiled import AWAKE, CALLER, NEXT, SETTINGS, STATE, STRIDE, load_kernel
+from cspo.envs.compiled import AWAKE, CALLER, NEXT, SETTINGS, STATE, STRIDE, addresses, begin, work
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
@@ -43,7 +43,7 @@ class Physics:
         gather: Says which float64 arrays of a `MjData` make up its row, in order.
         post_constraint: Also run `mj_rnePostConstraint`, which fills the contact forces.
         chained: Integrate as `chained_rk4` explains, instead of by `mj_step`.
-        stepper: "compiled" (Numba), "python", or "auto" for the first that works here.
+        stepper: "compiled", "python", or "auto" for the first that works here.
 
     Attributes:
         data: The N `MjData`.
@@ -82,7 +82,9 @@ class Physics:
         self._chained = chained
         compiled = None if stepper == "python" else self._compiled_step()
         if stepper == "compiled" and compiled is None:
-            raise CspoError("the compiled stepper needs numba and the MuJoCo library of the mujoco package.")
+            raise CspoError(
+                "the compiled stepper needs the MuJoCo library inside the mujoco package, and it is not there."
+            )
         self.stepper: Literal["compiled", "python"] = "python" if compiled is None else "compiled"
         self._step, helper = self._python_step() if compiled is None else compiled
         self._queues = _start_helpers(helper, self.threads - 1)
@@ -104,10 +106,9 @@ class Physics:
 
     def _compiled_step(self) -> tuple[Callable[..., None], Callable[[int], None]] | None:
         """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
-        kernel = load_kernel()
-        if kernel is None or not hasattr(self.model, "_address"):
+        functions = addresses()
+        if functions is None or not hasattr(self.model, "_address"):
             return None
-        begin, work = kernel
         model, views = self.model, self._views
         helpers = self.threads - 1
         counters = self._counters = np.zeros(AWAKE + STRIDE * max(1, helpers), np.int64)
@@ -125,6 +126,7 @@ class Physics:
             "chained": self._chained,
         }
         arguments = (
+            functions,
             np.array([settings[name] for name in SETTINGS], np.int64),
             float(model.opt.timestep),
             np.array([data._address for data in self.data], np.int64),
@@ -167,7 +169,7 @@ class Physics:
             for _ in range(frame_skip):
                 chained_rk4.step(model, one)
 
-        def work() -> None:
+        def step_free_ones() -> None:
             for i in queue_of_work:
                 ctrl[i][:] = controls[i]
                 advance(data[i])
@@ -176,7 +178,7 @@ class Physics:
 
         def helper(number: int) -> None:
             try:
-                work()
+                step_free_ones()
             except BaseException as fault:
                 finished.put(fault)
             else:
@@ -187,7 +189,7 @@ class Physics:
             for queue in queues:
                 queue.put(True)
             try:
-                work()
+                step_free_ones()
             finally:
                 faults = [fault for fault in [finished.get() for _ in queues] if fault is not None]
             if faults:
