@@ -297,12 +297,20 @@ def test_observations_that_are_not_vectors_are_flattened():
     np.testing.assert_array_equal(batch.step(np.zeros((2, 4))).observation[0], np.arange(6.0) + 1)
 
 
+def test_an_infinite_action_range_is_refused():
+    class Boundless(Toy):
+        action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+
+    with pytest.raises(CspoError, match="range of its actions is infinite"):
+        make_batch(Boundless, 1)
+
+
 def test_a_non_finite_value_names_the_environment():
     env = Toy()
     batch = GymBatchEnv([env], 1)
     batch.reset(seed=0)
     env.place = np.nan
-    with pytest.raises(EnvironmentFault, match=r"Toy \(copy 0\) gave a non-finite observation"):
+    with pytest.raises(EnvironmentFault, match=r"Toy \(copy 0\) gave a non-finite observation, step 1 of"):
         batch.step(np.zeros((1, 1)))
 
 

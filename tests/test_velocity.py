@@ -280,6 +280,34 @@ def test_wrong_shapes_and_names_are_said_in_words():
         VelocityEnv("SafetyHopperVelocity-v1", num_envs=0)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reset_leaves_nothing_of_the_episode_before(name):
+    """A reset does not clear all of MjData: what it leaves must not show, in the first observation or later."""
+    used, fresh = VelocityEnv(name, num_envs=2), VelocityEnv(name, num_envs=2)
+    actions = np.random.default_rng(3).standard_normal((60, 2, used.action_size))
+    used.reset(seed=5)
+    for action in actions:
+        used.step(3.0 * action)
+    np.testing.assert_array_equal(used.reset(seed=7), fresh.reset(seed=7))
+    for action in actions:
+        np.testing.assert_array_equal(used.step(action).observation, fresh.step(action).observation)
+    assert [data.time for data in used.physics.data] == [data.time for data in fresh.physics.data]
+
+
+def test_helpers_that_went_to_sleep_miss_no_step():
+    """Pauses around the helpers' patience: awake, falling asleep and asleep must all give complete steps."""
+    model = VelocityEnv("SafetySwimmerVelocity-v1").model
+    physics = Physics(model, num_envs=3, threads=3, stepper="compiled")
+    controls, pauses = np.zeros((3, 2)), np.random.default_rng(0).uniform(0.0, 2e-3, 500)
+    for pause in pauses:
+        physics.step(controls)
+        until = time.perf_counter() + pause
+        while time.perf_counter() < until:
+            pass
+    np.testing.assert_allclose([data.time for data in physics.data], 5.0, rtol=1e-9)
+    physics.close()
+
+
 @pytest.mark.parametrize("stepper", ["python", "compiled"])
 def test_helper_threads_end_with_their_simulators(stepper):
     def helpers() -> int:

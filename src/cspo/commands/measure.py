@@ -24,7 +24,7 @@ class BenchEnvOptions:
     """Parallel environments."""
     threads: typed(int, "threads") = 0  # type: ignore[valid-type]
     """Threads; 0 means one per core."""
-    seconds: typed(float, "seconds") = 3.0  # type: ignore[valid-type]
+    seconds: typed(float, "seconds") = 5.0  # type: ignore[valid-type]
     """How long to measure."""
     json: bool = False
     """Print one JSON object."""

@@ -66,6 +66,7 @@ class GymBatchEnv(BatchEnv):
         self.action_high = self._action_space.high.reshape(-1).astype(np.float64)
         self.time_limit = time_limit_of(self.envs[0])
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
+        self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
         self._result = self._allocate(1)
         self.cost_names = names_of_costs(self.envs[0]) or self._probe_costs()
         self._result = self._allocate(len(self.cost_names))
@@ -97,6 +98,7 @@ class GymBatchEnv(BatchEnv):
             raise CspoError(f"{self.name} takes actions of shape {wanted}, not {np.shape(actions)}.")
         if self.clip_actions:
             actions = np.clip(actions, self.action_low, self.action_high)
+        self._elapsed += 1
         for i in range(self.num_envs):
             cost, reward, terminated, truncated = self._step_one(i, actions[i])
             if cost.size != result.cost.shape[1]:
@@ -140,6 +142,7 @@ class GymBatchEnv(BatchEnv):
         answer = self.envs[index].reset(seed=seed)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise EnvironmentFault(f"reset() of {self.name} must return (observation, info).")
+        self._elapsed[index] = 0
         self._keep(index, answer[0])
 
     def _step_one(self, index: int, action: FloatArray) -> tuple[FloatArray, float, bool, bool]:
@@ -189,7 +192,10 @@ class GymBatchEnv(BatchEnv):
         finite = np.isfinite(values)
         if not finite.all():
             where = int(np.argwhere(~finite)[0][0])
-            raise EnvironmentFault(f"the environment {self.name} (copy {where}) gave {what}: run `cspo.check_env`.")
+            raise EnvironmentFault(
+                f"the environment {self.name} (copy {where}) gave {what}, step {self._elapsed[where]} of its episode: "
+                "`cspo.check_env` may tell more."
+            )
 
 
 def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
@@ -246,6 +252,8 @@ def space_problem(space: Any, what: str) -> str | None:
         return f"its {what}_space is {type(space).__name__}, and only Box is supported"
     if not np.issubdtype(space.dtype, np.number) or 0 in space.shape:
         return f"its {what}_space has dtype {space.dtype} and shape {space.shape}, and numbers are needed"
+    if what == "action" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        return "the range of its actions is infinite: give action_space finite low and high"
     return None
 
 
