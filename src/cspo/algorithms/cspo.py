@@ -53,7 +53,7 @@ class CSPOConfig:
     adaptive_alpha: bool = False
     """Set alpha to [J_c - d]_+ / d, at most 1, instead of the fixed value."""
     form: Literal["direct", "scaled", "literal"] = "direct"
-    """Units of the constraint surrogate g, see the table above."""
+    """Units of the constraint surrogate g: cost per episode, cost per step, or the paper's literal mix."""
     divide: bool = True
     """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
     penalty_cost: Literal["window", "epoch"] = "window"

@@ -70,7 +70,7 @@ class FieldReport:
     p95: float | None
     p99: float | None
     max: float | None
-    mismatches: int  # rows that are not equal
+    mismatches: int  # rows beyond the tolerance, or not equal where there is none
     tolerance: float | None  # None: every row must be equal
     ok: bool
 
@@ -160,7 +160,7 @@ def format_report(report: ParityReport) -> str:
     for field in report.fields:
         quantiles = "".join(_cell(value) for value in (field.p50, field.p95, field.p99, field.max))
         tolerance = "equal" if field.tolerance is None else f"{field.tolerance:.0e}"
-        verdict = "ok" if field.ok else f"FAILED ({field.mismatches} of {field.rows} rows not equal)"
+        verdict = "ok" if field.ok else f"FAILED ({field.mismatches} of {field.rows} rows differ)"
         lines.append(f"  {field.name:<24}{quantiles}  {tolerance:<10}{verdict}")
     return "\n".join([*lines, f"  {'equal within the tolerances' if report.ok else 'NOT equal'}"])
 
@@ -225,7 +225,7 @@ def _row_error(ours: Any, theirs: Any, columns: slice) -> float:
 def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
     values = np.asarray(errors)
     quantiles = [float(value) for value in np.quantile(values, (0.5, 0.95, 0.99, 1.0))]
-    mismatches = int(np.count_nonzero(~(values == 0.0)))
+    mismatches = int(np.count_nonzero(~(values <= (field.tolerance or 0.0))))
     if field.tolerance is None:
         ok = mismatches == 0
     else:
