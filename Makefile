@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 train: $(READY)
-	$(BIN)/cspo train SafetyHalfCheetahVelocity-v1 --total-steps 2_000_000
+	$(BIN)/cspo train SafetyHalfCheetahVelocity-v1 --total-steps 3_000_000
 
 test: $(READY)
 	$(BIN)/python -m pytest
