@@ -19,7 +19,7 @@ from cspo.algorithms import get_algorithm
 from cspo.config import TrainConfig
 from cspo.envs import make_batch
 from cspo.errors import CspoError
-from cspo.optim.minibatch import Learner
+from cspo.optim.minibatch import Learner, denormals_flushed
 from cspo.policy import Normaliser, Policy
 from cspo.rollout import collect, finished_episodes
 from cspo.run import RunFolder, check_facts, environment_facts, environment_for
@@ -109,18 +109,19 @@ class Trainer:
             episodes = finished_episodes(rollout)
             self.window.extend(episodes)
             J_c = self._window_cost(rollout)
-            batch = estimate(
-                rollout,
-                self.policy,
-                episodes.costs.mean(axis=0) if len(episodes) else J_c,
-                config.gamma,
-                config.gae_lambda,
-                config.resolved_cost_gamma,
-                config.resolved_cost_gae_lambda,
-            )
-            self.learner.set_progress(self.epoch / config.epochs if config.actor_lr_decay else 0.0)
-            update_started = perf_counter()
-            metrics = self.algorithm.update(batch, J_c, self.cost_limit)
+            with denormals_flushed():
+                batch = estimate(
+                    rollout,
+                    self.policy,
+                    episodes.costs.mean(axis=0) if len(episodes) else J_c,
+                    config.gamma,
+                    config.gae_lambda,
+                    config.resolved_cost_gamma,
+                    config.resolved_cost_gae_lambda,
+                )
+                self.learner.set_progress(self.epoch / config.epochs if config.actor_lr_decay else 0.0)
+                update_started = perf_counter()
+                metrics = self.algorithm.update(batch, J_c, self.cost_limit)
             seconds_update = perf_counter() - update_started
 
         report = EpochReport(
