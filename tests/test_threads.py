@@ -8,11 +8,9 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import random_batch, small_policy
+from conftest import small_policy
 
 from cspo.optim.minibatch import Learner, denormals_flushed
-from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clipped_reward
 
 SCRIPT = """
 import threadpoolctl
@@ -62,17 +60,8 @@ def test_numbers_too_small_are_zero_during_an_update_and_only_then() -> None:
 
 
 @needs_flushing
-def test_critics_on_other_threads_flush_as_well() -> None:
-    results = []
-    for threads in (1, 3):
-        policy = small_policy(3, 2)
-        policy.critics.parameters[1:] *= TINY / np.float32(0.1)  # as the L2 term leaves them while nothing costs
-        batch = random_batch(policy, 200)
-        batch.value_target[1:] = 0.0
-        learner = Learner(policy, np.random.default_rng(0), passes=2, minibatch_size=64, threads=threads)
-        with denormals_flushed():
-            learner.fit(batch, SurrogateObjective([clipped_reward(batch.adv_r)], 0.2, lambda L_R: (-1.0,)))
-        results.append(policy.critics.parameters.copy())
-    np.testing.assert_array_equal(results[0], results[1])
-    moments = learner.critic_optimiser.second
-    assert not ((moments > 0) & (moments < np.finfo(np.float32).tiny)).any()
+def test_threads_that_train_critics_flush_as_well() -> None:
+    learner = Learner(small_policy(3, 2), np.random.default_rng(0), threads=3)
+    assert learner._pool is not None
+    assert all(learner._pool.submit(is_flushed).result() for _ in range(10))
+    assert not is_flushed()

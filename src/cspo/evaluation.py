@@ -64,7 +64,7 @@ class TrainedPolicy:
         """Start the stream that stochastic actions are drawn from anew."""
         self._rng = stream(seed, "policy")
 
-    def __call__(self, observation: ArrayLike, *, deterministic: bool = True, clip: bool = False) -> FloatArray:
+    def __call__(self, observation: ArrayLike, *, deterministic: bool = True, clip: bool | None = None) -> FloatArray:
         """Return the action (A,) for an observation (D,), or (B, A) for (B, D).
 
         Args:
