@@ -121,26 +121,26 @@ def call5(context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any) ->
     return types.void(address, a, b, c, d, e), _call
 
 
-@intrinsic
-def fetch_add(context: Any, address: Any, amount: Any) -> Any:
-    """Return the int64 at an address and add to it, in one step that no other thread can split."""
+def _atomic(operation: str) -> Any:
+    """Return a generator of `old = place; place = place <operation> value` on the int64 at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
+        return builder.atomic_rmw(operation, place, arguments[1], "seq_cst")
 
-    return types.int64(types.int64, types.int64), generate
+    return generate
+
+
+@intrinsic
+def fetch_add(context: Any, address: Any, amount: Any) -> Any:
+    """Return the int64 at an address and add to it, in one step that no other thread can split."""
+    return types.int64(types.int64, types.int64), _atomic("add")
 
 
 @intrinsic
 def exchange(context: Any, address: Any, value: Any) -> Any:
     """Return the int64 at an address and replace it, in one step that no other thread can split."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("xchg", place, arguments[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), generate
+    return types.int64(types.int64, types.int64), _atomic("xchg")
 
 
 @kernel
