@@ -329,6 +329,7 @@ def test_helper_threads_end_with_their_simulators(stepper):
     env.close()
     env.close()
     assert settle(before)
+    env.step(np.zeros((4, 2)))  # slower, but no helper is waited for
     forgotten = VelocityEnv("SafetySwimmerVelocity-v1", num_envs=4, threads=2, stepper=stepper)
     forgotten.reset(seed=0)
     forgotten.step(np.zeros((4, 2)))

@@ -30,10 +30,10 @@ from cspo.kernels import kernel
 
 intrinsic: Any = extending.intrinsic  # what it returns takes one argument less than its annotation says
 
-# Places in the shared counter array: the next environment to step, how many are done, and from AWAKE on one flag
-# per helper. They are STRIDE int64 apart so that they live in different cache lines.
+# Places in the shared counter array: the next environment to step, how many are done, whether helpers are to leave,
+# and from AWAKE on one flag per helper. They are STRIDE int64 apart so that they live in different cache lines.
 STRIDE = 16
-NEXT, DONE, AWAKE = 0, STRIDE, 2 * STRIDE
+NEXT, DONE, STOPPED, AWAKE = 0, STRIDE, 2 * STRIDE, 3 * STRIDE
 CALLER = -1  # in place of a helper's number
 PATIENCE = 1000  # looks at the counter before a helper goes to sleep, roughly half a microsecond each
 
@@ -181,7 +181,7 @@ def work(c: Any, settings: Any, seconds: Any, data: Any, state: Any, sources: An
         if fetch_add(counters + 8 * NEXT, 0) < num_envs:
             step_free_ones(c, settings, seconds, data, state, sources, lengths)
             looks = 0
-        elif looks < PATIENCE:
+        elif looks < PATIENCE and fetch_add(counters + 8 * STOPPED, 0) == 0:
             looks += 1
             call0(c[GIVE_WAY])
         else:

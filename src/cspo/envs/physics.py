@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cspo.envs import chained_rk4
 from cspo.envs.batch import FloatArray
-from cspo.envs.compiled import AWAKE, CALLER, NEXT, SETTINGS, STATE, STRIDE, addresses, begin, work
+from cspo.envs.compiled import AWAKE, CALLER, NEXT, SETTINGS, STATE, STOPPED, STRIDE, addresses, begin, work
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
@@ -80,6 +80,8 @@ class Physics:
         self._frame_skip = frame_skip
         self._post_constraint = post_constraint
         self._chained = chained
+        self._counters = np.zeros(AWAKE + STRIDE * self.threads, np.int64)
+        self._counters[NEXT] = num_envs  # nothing to do yet
         compiled = None if stepper == "python" else self._compiled_step()
         if stepper == "compiled" and compiled is None:
             raise CspoError(
@@ -88,7 +90,7 @@ class Physics:
         self.stepper: Literal["compiled", "python"] = "python" if compiled is None else "compiled"
         self._step, helper = self._python_step() if compiled is None else compiled
         self._queues = _start_helpers(helper, self.threads - 1)
-        self._stop = weakref.finalize(self, _stop_helpers, self._queues)
+        self._stop = weakref.finalize(self, _stop_helpers, self._queues, self._counters)
 
     def step(self, controls: ArrayLike) -> FloatArray:
         """Apply `controls` (N, nu), advance every simulator by `frame_skip` steps and return `rows`."""
@@ -101,8 +103,9 @@ class Physics:
         np.concatenate(self._views[index], out=self.rows[index])
 
     def close(self) -> None:
-        """Stop the helper threads; safe to call twice."""
+        """Stop the helper threads; safe to call twice, and a later step is taken by the caller alone."""
         self._stop()
+        self._queues = []
 
     def _compiled_step(self) -> tuple[Callable[..., None], Callable[[int], None]] | None:
         """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
@@ -110,9 +113,7 @@ class Physics:
         if functions is None or not hasattr(self.model, "_address"):
             return None
         model, views = self.model, self._views
-        helpers = self.threads - 1
-        counters = self._counters = np.zeros(AWAKE + STRIDE * max(1, helpers), np.int64)
-        counters[NEXT] = self.num_envs  # nothing to do yet
+        helpers, counters = self.threads - 1, self._counters
         settings = {
             "model": model._address,
             "controls": self.controls.ctypes.data,
@@ -232,6 +233,7 @@ def _start_helpers(work: Callable[[int], None], count: int) -> list[SimpleQueue[
     return queues
 
 
-def _stop_helpers(queues: Sequence[SimpleQueue[bool]]) -> None:
+def _stop_helpers(queues: Sequence[SimpleQueue[bool]], counters: NDArray[np.int64]) -> None:
+    counters[STOPPED] = 1
     for queue in queues:
         queue.put(False)
