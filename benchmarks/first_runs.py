@@ -77,7 +77,7 @@ def draw(path: Path) -> None:
         axes[1][column].set_xlabel("environment steps (millions)")
     axes[0][0].set_ylabel("episode return")
     axes[1][0].set_ylabel("episode cost $J_c$")
-    axes[0][0].legend(frameon=False)
+    axes[0][1].legend(frameon=False)  # the emptiest corner
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)

@@ -139,7 +139,10 @@ def format_summary(summary: Summary) -> str:
         f"{duration(summary.seconds)}",
         f"  parameters  {summary.parameter_hash}",
         f"  run folder  {summary.run_dir}",
+        f"  picture     {summary.run_dir}/curve.png",
     ]
+    if summary.finished:
+        lines.append(f"  next        cspo eval {summary.run_dir}")
     return "\n".join(lines)
 
 
