@@ -59,18 +59,19 @@ def bench_train(
     config = make_config(task, algo, **settings, total_steps=length)
     each = [measure(config)] if runs == 1 else _side_by_side(config, runs)
     times = [epoch for one in each for epoch in one]
-    epoch_s, physics_s, update_s = (median(getattr(e, name) for e in times) for name in ("epoch", "physics", "update"))
+    epoch_s = median(e.epoch for e in times)
     return {
         "task": config.task,
         "algo": config.algo,
         "threads": config.resolved_threads,
         "runs": runs,
         "steps_per_s": config.steps_per_epoch / epoch_s if runs == 1 else _common_speed(each, config.steps_per_epoch),
-        "rollout_s": median(epoch.rollout for epoch in times),
-        "update_s": update_s,
+        "rollout_s": median(e.rollout for e in times),
+        "update_s": median(e.update for e in times),
         "epoch_s": epoch_s,
-        "physics_s": physics_s,
-        "other_share": (epoch_s - physics_s - update_s) / epoch_s,
+        "physics_s": median(e.physics for e in times),
+        # epoch by epoch: on a noisy machine the medians of the parts need not come from the same epoch
+        "other_share": median((e.epoch - e.physics - e.update) / e.epoch for e in times),
     }
 
 
