@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from cspo.loop import single_threaded_math
+from cspo.arithmetic import single_threaded_math
 from cspo.networks import parameter_count
 from cspo.optim.minibatch import Learner
 from cspo.optim.objective import AutogradObjective, SurrogateObjective

@@ -21,7 +21,7 @@ MODULE_LINES = 400
 FUNCTION_LINES = 60
 # What a reader takes in at once. Raise a number only together with a reason.
 SMALLER = {
-    "loop.py": 250,  # the only training loop
+    "loop.py": 220,  # the only training loop
     "algorithms/cspo.py": 210,  # more settings than the others: the paper leaves many choices open
 }
 ALGORITHM_LINES = 120

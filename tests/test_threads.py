@@ -10,12 +10,13 @@ import pytest
 import torch
 from conftest import small_policy
 
-from cspo.optim.minibatch import Learner, denormals_flushed
+from cspo.arithmetic import denormals_flushed
+from cspo.optim.minibatch import Learner
 
 SCRIPT = """
 import threadpoolctl
 import cspo
-from cspo.loop import single_threaded_math
+from cspo.arithmetic import single_threaded_math
 
 config = cspo.make_config("SafetyHopperVelocity-v1", total_steps=400, steps_per_epoch=200, num_envs=4, passes=1)
 trainer = cspo.Trainer(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cspo.policy import Policy, gaussian_log_prob
+from cspo.policy import Policy, gaussian_log_prob, standardise
 from cspo.types import Batch, FloatArray, Rollout
 
 
@@ -90,7 +90,7 @@ def estimate(
         action=action,
         mean=mean,
         log_std=log_std,
-        log_prob=gaussian_log_prob((action - mean) * log_std.neg().exp(), log_std),
+        log_prob=gaussian_log_prob(standardise(action, mean, log_std), log_std),
         adv_r=torch.from_numpy(adv_r.astype(np.float32)),
         adv_c=torch.from_numpy(centred[:, 1:].astype(np.float32)),
         value_target=torch.from_numpy(np.ascontiguousarray(target.T, dtype=np.float32)),

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from cspo.arithmetic import single_threaded_math
 from cspo.checkpoint import list_checkpoints, load_newest
 from cspo.checkpoint import load as load_checkpoint
 from cspo.config import TrainConfig
 from cspo.envs import make_batch
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
-from cspo.loop import build_policy, single_threaded_math
+from cspo.loop import build_policy
 from cspo.run import environment_for, load_config
 from cspo.session import copies_of
 from cspo.streams import stream

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import torch
-from threadpoolctl import ThreadpoolController
 
 from cspo import checkpoint
 from cspo.advantages import estimate
 from cspo.algorithms import get_algorithm
+from cspo.arithmetic import denormals_flushed, single_threaded_math
 from cspo.config import TrainConfig
 from cspo.envs import make_batch
 from cspo.errors import CspoError
-from cspo.optim.minibatch import Learner, denormals_flushed
+from cspo.optim.minibatch import Learner
 from cspo.policy import Normaliser, Policy
 from cspo.rollout import collect, finished_episodes
 from cspo.run import RunFolder, check_facts, environment_facts, environment_for
@@ -221,23 +218,3 @@ def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
             f"{len(config.cost_limit)} value(s). Give one limit per cost, separated by commas."
         )
     return np.array(config.cost_limit)
-
-
-@contextmanager
-def single_threaded_math() -> Iterator[None]:
-    """Keep BLAS and PyTorch on one thread: their own threads only slow such small products down.
-
-    Results then do not depend on the number of cores; work is spread over threads at a higher level.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with _blas_threads().limit(limits=1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@cache
-def _blas_threads() -> ThreadpoolController:
-    return ThreadpoolController()

@@ -71,7 +71,7 @@ class Distribution:
     """The current policy on a minibatch: what a loss is written in.
 
     `log_prob`, `mean` and `log_std` are the leaves of the loss's graph. Below them, `Actor.gradient_of` applies
-    the chain rule by hand, which is faster than one more autograd node.
+    the chain rule by hand.
     """
 
     log_prob: Tensor  # (B,)
@@ -79,7 +79,11 @@ class Distribution:
     log_std: Tensor  # (A,)
     ratio: Tensor  # (B,) probability of the action relative to the policy that collected it
     z: Tensor  # (B, A) standardised action, no gradient
-    inverse_std: Tensor  # (A,) no gradient
+
+
+def standardise(action: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Return z = (action - mean) / std, all (B, A)."""
+    return (action - mean) * log_std.neg().exp()
 
 
 def gaussian_log_prob(z: Tensor, log_std: Tensor) -> Tensor:
@@ -110,25 +114,28 @@ class Actor:
         Only the newest result can be differentiated: the network keeps the activations of its last call.
         """
         mean = self.mlp.forward(x)[0]
-        inverse_std = self.log_std.neg().exp()
-        z = (action - mean) * inverse_std
+        z = standardise(action, mean, self.log_std)
         log_prob = gaussian_log_prob(z, self.log_std).requires_grad_()
         ratio = (log_prob - old_log_prob).exp()
         log_std = self.log_std.clone().requires_grad_()
-        return Distribution(log_prob, mean.requires_grad_(), log_std, ratio, z, inverse_std)
+        return Distribution(log_prob, mean.requires_grad_(), log_std, ratio, z)
 
     def gradient_of(self, loss: Tensor, new: Distribution) -> Tensor:
         """Return the gradient of a loss with respect to the flat parameters, a buffer that is used again."""
         leaves = (new.log_prob, new.mean, new.log_std)
         grad_log_prob, grad_mean, grad_log_std = torch.autograd.grad(loss, leaves, allow_unused=True)
         if grad_log_prob is not None:
-            weighted = new.z * grad_log_prob.unsqueeze(1)
-            through_mean = weighted * new.inverse_std  # d log_prob / d mean = z / std
-            through_std = weighted.mul_(new.z).sum(0).sub_(grad_log_prob.sum())  # d log_prob / d log_std = z^2 - 1
-            grad_mean = through_mean if grad_mean is None else through_mean.add_(grad_mean)
-            grad_log_std = through_std if grad_log_std is None else through_std.add_(grad_log_std)
+            through_mean, through_std = self._through_log_prob(new.z, grad_log_prob)
+            grad_mean = through_mean if grad_mean is None else through_mean + grad_mean
+            grad_log_std = through_std if grad_log_std is None else through_std + grad_log_std
         self.backward(torch.zeros_like(new.z) if grad_mean is None else grad_mean, grad_log_std)
         return self.gradient
+
+    def _through_log_prob(self, z: Tensor, grad_log_prob: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradient at the mean (B, A) and at log_std (A,) for one at the log-probabilities (B,)."""
+        weighted = z * grad_log_prob.unsqueeze(1)
+        grad_mean = weighted * self.log_std.neg().exp()  # d log_prob / d mean = z / std
+        return grad_mean, (weighted * z).sum(0) - grad_log_prob.sum()  # d log_prob / d log_std = z^2 - 1
 
     def backward(self, grad_mean: Tensor, grad_log_std: Tensor | None) -> None:
         """Fill `gradient` from the gradient at the mean (B, A) and at log_std (A,)."""
@@ -141,12 +148,10 @@ class Actor:
     def score_gradient(self, x: Tensor, action: Tensor, weight: Tensor) -> Tensor:
         """Return the gradient of mean(weight * log pi(action|x)) over a batch of any length, as a new tensor."""
         total = torch.zeros_like(self.parameters)
-        inverse_std = self.log_std.neg().exp()
         for start in range(0, x.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
-            z = (action[rows] - self.mlp.forward(x[rows])[0]) * inverse_std
-            weighted = z * weight[rows, None]
-            self.backward(weighted * inverse_std, (weighted * z).sum(0) - weight[rows].sum())
+            z = standardise(action[rows], self.mlp.forward(x[rows])[0], self.log_std)
+            self.backward(*self._through_log_prob(z, weight[rows]))
             total += self.gradient
         return total / x.shape[0]
 

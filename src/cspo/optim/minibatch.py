@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,11 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from cspo import kernels
+from cspo.arithmetic import flush_denormals
 from cspo.errors import CspoError
 from cspo.networks import Workspace
 from cspo.optim.adam import FlatAdam
 from cspo.optim.objective import AutogradObjective, Objective, SurrogateObjective
-from cspo.policy import Policy, gaussian_log_prob, mean_kl
+from cspo.policy import Policy, gaussian_log_prob, mean_kl, standardise
 from cspo.types import Batch, per_constraint
 
 Order = NDArray[np.int64]
@@ -34,6 +32,14 @@ class FitResult:
     passes: int  # passes done before the KL stop
     ratio: Tensor  # (n,) of the final policy
     metrics: dict[str, float]
+
+
+class _Pass(NamedTuple):
+    """What one pass over the batch gave."""
+
+    critic_errors: list[float]  # mean squared errors met on the way, one per critic
+    mean: Tensor  # (n, A) the policy's means after it
+    stopped: bool  # whether the KL check of a minibatch ended it early
 
 
 class Learner:
@@ -72,8 +78,7 @@ class Learner:
         self._actor_space = Workspace(policy.actor.mlp.sizes, minibatch_size)
         self._critic_spaces = [Workspace(policy.critics.sizes, minibatch_size) for _ in range(policy.critics.count)]
         workers = min(threads - 1, policy.critics.count)
-        flush = partial(torch.set_flush_denormal, True)  # a setting of each thread
-        self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush) if workers > 0 else None
+        self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush_denormals) if workers > 0 else None
         self._workers = workers
 
     def set_progress(self, fraction: float) -> None:
@@ -86,20 +91,15 @@ class Learner:
         kl, passes = 0.0, 0
         for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
             order = self.rng.permutation(samples)
-            errors, mean = self._run_pass(batch, objective, order)
-            kl = mean_kl(batch.mean, batch.log_std, mean, self.policy.actor.log_std)
-            if not kl <= self.target_kl or self._stopped_within_pass:
+            done = self._run_pass(batch, objective, order)
+            kl = mean_kl(batch.mean, batch.log_std, done.mean, self.policy.actor.log_std)
+            if not kl <= self.target_kl or done.stopped:
                 break
         self._require_finite(kl, passes)
-        return FitResult(kl, passes, self._ratio(batch, mean), self._metrics(errors))
+        return FitResult(kl, passes, self._ratio(batch, done.mean), self._metrics(done.critic_errors))
 
-    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> tuple[list[float], Tensor]:
-        """Let every network see every minibatch of `order` once.
-
-        Returns:
-            The critics' mean squared errors on the way, and the policy's means (n, A) after it.
-        """
-        self._stopped_within_pass = False
+    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> _Pass:
+        """Let every network see every minibatch of `order` once."""
         waiting = deque(range(self.policy.critics.count))
         errors = [0.0] * len(waiting)
 
@@ -112,17 +112,17 @@ class Learner:
                 errors[k] = self._critic_pass(k, batch, order)
 
         if self.kl_check == "minibatch":  # the critics see as much as the actor did before it stopped
-            order = order[: self._actor_pass(batch, objective, order)]
-            futures = []
+            seen, stopped = self._actor_pass(batch, objective, order)
+            order, futures = order[:seen], []
         else:
             futures = [self._pool.submit(train_critics) for _ in range(self._workers)] if self._pool else []
-            self._actor_pass(batch, objective, order)
+            _, stopped = self._actor_pass(batch, objective, order)
         mean = self.policy.actor.mlp.predict(batch.observation)[0]
         train_critics()
         for future in futures:
             future.result()
         self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
-        return errors, mean
+        return _Pass(errors, mean, stopped)
 
     def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
         """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
@@ -147,8 +147,8 @@ class Learner:
         )
         return total / len(order)
 
-    def _actor_pass(self, batch: Batch, objective: Objective, order: Order) -> int:
-        """Train the actor; returns the number of samples seen, all of them unless the KL check stopped it."""
+    def _actor_pass(self, batch: Batch, objective: Objective, order: Order) -> tuple[int, bool]:
+        """Train the actor; returns the number of samples seen and whether the KL check stopped it."""
         for start in range(0, len(order), self.minibatch_size):
             index = order[start : start + self.minibatch_size]
             if isinstance(objective, SurrogateObjective):
@@ -156,9 +156,8 @@ class Learner:
             else:
                 self._autograd_step(batch, objective, index)
             if self.kl_check == "minibatch" and not self._minibatch_kl(batch, index) <= self.target_kl:
-                self._stopped_within_pass = True
-                return start + len(index)
-        return len(order)
+                return start + len(index), True
+        return len(order), False
 
     def _surrogate_step(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
         actor, space, size = self.policy.actor, self._actor_space, len(index)
@@ -224,7 +223,7 @@ class Learner:
 
     def _ratio(self, batch: Batch, mean: Tensor) -> Tensor:
         log_std = self.policy.actor.log_std
-        log_prob = gaussian_log_prob((batch.action - mean) * log_std.neg().exp(), log_std)
+        log_prob = gaussian_log_prob(standardise(batch.action, mean, log_std), log_std)
         return (log_prob - batch.log_prob).exp()
 
     def _metrics(self, errors: list[float]) -> dict[str, float]:
@@ -243,18 +242,3 @@ class Learner:
         """Put back what `state_dict` returned."""
         self.actor_optimiser.load_state_dict(state["actor"])
         self.critic_optimiser.load_state_dict(state["critics"])
-
-
-@contextmanager
-def denormals_flushed() -> Iterator[None]:
-    """Let this thread treat numbers below 1e-38 as zero.
-
-    While a task costs nothing, a cost critic's errors and Adam's moments shrink into that range, where processors
-    are up to a hundred times slower.
-    """
-    before = bool(np.float32(1e-40) * np.float32(1.0) == 0.0)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
