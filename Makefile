@@ -27,6 +27,7 @@ train: $(READY)
 	$(BIN)/cspo train SafetyHalfCheetahVelocity-v1 --total-steps 3_000_000
 
 test: $(READY)
+	@sh scripts/system-packages.sh
 	$(BIN)/python -m pytest
 
 check: $(READY)

@@ -73,8 +73,27 @@ class TwoCosts(TinyEnv):
         return np.array([self.x[1] > 0.0, abs(self.x[0])], dtype=float)
 
 
+class NamedCosts(TinyEnv):
+    """Tells the terms of its cost by name, and takes options."""
+
+    num_costs = None
+
+    def __init__(self, scale: float = 1.0, shape: str = "line", weights: Any = (1.0, 1.0)) -> None:
+        super().__init__()
+        self.scale, self.shape, self.weights = scale, shape, weights
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *others, info = super().step(action)
+        heat, noise = self.weights[0] * self.scale, self.weights[1] * float(self.x[0] > 0.0)
+        return *others, {**info, "cost_heat": heat, "cost_noise": noise}
+
+
 def make_tiny() -> TinyEnv:
     return TinyEnv()
+
+
+def make_hopper() -> gymnasium.Env[Any, Any]:
+    return gymnasium.make(f"cspo/{TASK}")
 
 
 def make_faulty() -> TinyEnv:

@@ -59,3 +59,10 @@ def test_links_on_pages_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)", text):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_code_of_the_gymnasium_page_runs() -> None:
+    blocks = python_blocks("docs/gymnasium.md")
+    assert len(blocks) == 3
+    for code in blocks:
+        exec(compile(code, "docs/gymnasium.md", "exec"), {})

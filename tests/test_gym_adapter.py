@@ -15,10 +15,14 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.gym import GymBatchEnv, SafetyVectorEnv
+from cspo.envs.native import make_native
+from cspo.envs.opengl import find_backend
+from cspo.envs.tasks import task_row
 from cspo.envs.velocity import TASKS, VelocityEnv
 from cspo.errors import CspoError, EnvironmentFault
 
 NAMES = list(TASKS)
+ALL_NAMES = [row.name for row in native_tasks()]
 
 
 class Toy(gymnasium.Env):
@@ -60,12 +64,15 @@ def make_toy() -> Toy:
 # Our tasks as Gymnasium environments
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_NAMES)
 def test_gymnasiums_own_checker_passes(name):
+    drawing = {"render_mode": "rgb_array", "width": 32, "height": 32} if find_backend().name else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gymnasium_check_env(gymnasium.make(f"cspo/{name}").unwrapped, skip_render_check=True)
-    # The v4 robots have unbounded observations, and the checker always remarks on that.
+        env = gymnasium.make(f"cspo/{name}", **drawing)
+        gymnasium_check_env(env.unwrapped, skip_render_check=not drawing)
+        env.close()
+    # As in Safety-Gymnasium observations are unbounded, and the checker always remarks on that.
     assert [str(one.message) for one in caught if "infinity. This is probably too" not in str(one.message)] == []
 
 
@@ -75,9 +82,9 @@ def test_gymnasium_finds_the_tasks_without_an_import_of_ours():
     assert done.stdout.strip() == "cspo/SafetyHopperVelocity-v1"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL_NAMES)
 def test_a_single_environment_equals_the_native_batch(name):
-    env, batch = gymnasium.make(f"cspo/{name}"), VelocityEnv(name, autoreset=False)
+    env, batch = gymnasium.make(f"cspo/{name}"), make_native(name, autoreset=False)
     observation, info = env.reset(seed=6)
     np.testing.assert_array_equal(observation, batch.reset(seed=6)[0])
     for action in np.random.default_rng(0).uniform(-1, 1, (5, batch.action_size)).astype(np.float32) * 0.4:
@@ -86,8 +93,8 @@ def test_a_single_environment_equals_the_native_batch(name):
         np.testing.assert_array_equal(observation, result.observation[0])
         assert (reward, terminated, truncated) == (result.reward[0], result.terminated[0], False)
         assert info["cost"] == result.cost[0, 0]
-        assert info["x_velocity"] == batch.info_terms["x_velocity"][0]
-        assert ("y_velocity" in info) == ("y_velocity" in batch.info_terms)
+        assert set(info) == {"cost", *batch.info_terms}
+        assert all(info[term] == values[0] for term, values in batch.info_terms.items())
     np.testing.assert_array_equal(env.reset()[0], batch.reset()[0])  # both continue their streams
     env.close()
 
@@ -151,6 +158,48 @@ def test_the_vector_environment_agrees_with_gymnasiums_own_vectorisation():
         if "final_obs" in mine[4]:
             np.testing.assert_array_equal(mine[4]["_final_obs"], other[4]["_final_obs"])
             np.testing.assert_array_equal(mine[4]["final_info"]["cost"], other[4]["final_info"]["cost"])
+
+
+@pytest.fixture
+def drawing():
+    if find_backend().name is None:
+        pytest.skip(find_backend().fault)
+
+
+def picture_of(env):
+    env.reset(seed=0)
+    return env.render()
+
+
+@pytest.mark.parametrize("name", ["SafetyHopperVelocity-v1", "SafetyCarButton1-v0"])
+def test_pictures_are_arrays_of_the_size_asked_for(name, drawing):
+    env = gymnasium.make(f"cspo/{name}", render_mode="rgb_array", width=64, height=48)
+    assert env.metadata["render_fps"] == round(1 / task_row(name).step_seconds)
+    first = picture_of(env)
+    assert first.shape == (48, 64, 3) and first.dtype == np.uint8 and first.std() > 1.0
+    for _ in range(20):
+        env.step(env.action_space.high)
+    assert not np.array_equal(env.render(), first)
+    env.close()
+    above = gymnasium.make(f"cspo/{name}", render_mode="rgb_array", width=64, height=48, camera="top")
+    assert not np.array_equal(picture_of(above), first)
+    above.close()
+    several = gymnasium.make_vec(f"cspo/{name}", num_envs=2, render_mode="rgb_array", width=64, height=48)
+    pictures = picture_of(several)
+    assert isinstance(pictures, tuple) and len(pictures) == 2
+    np.testing.assert_array_equal(pictures[0], first)
+    several.close()
+
+
+def test_no_picture_is_drawn_unless_asked_for():
+    env = gymnasium.make("cspo/SafetySwimmerVelocity-v1").unwrapped
+    env.reset(seed=0)
+    assert env.render() is None and env.metadata["render_modes"] == ["rgb_array"]
+    vector = gymnasium.make_vec("cspo/SafetySwimmerVelocity-v1", num_envs=2)
+    vector.reset(seed=0)
+    assert vector.unwrapped.render() is None
+    with pytest.raises(CspoError, match="must be None or \"rgb_array\", not 'depth'"):
+        SafetyVectorEnv("SafetySwimmerVelocity-v1", render_mode="depth")
 
 
 # Any Gymnasium environment as a BatchEnv
@@ -383,5 +432,6 @@ def test_importing_the_package_and_its_task_table_loads_no_simulator():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert [row.name for row in native_tasks()] == NAMES
-    assert all(row.cost_limit == 25.0 and row.family == "velocity" for row in native_tasks())
+    assert [row.name for row in native_tasks() if row.family == "velocity"] == NAMES
+    assert [row.family for row in native_tasks()] == 5 * ["velocity"] + 4 * ["navigation"]
+    assert all(row.cost_limit == 25.0 for row in native_tasks())

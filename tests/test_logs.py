@@ -21,7 +21,7 @@ from cspo.log.curves import draw_curve
 from cspo.log.progress import ProgressFile, as_row, constraint_columns, read_progress
 from cspo.log.summary import config_digest, format_summary, number
 from cspo.session import episode_warning
-from cspo.types import EpochReport
+from cspo.types import EpochReport, cost_labels
 
 
 def report(epoch: int = 0, **changes: Any) -> EpochReport:
@@ -49,7 +49,7 @@ def config_of(epochs: int) -> cspo.TrainConfig:
 @pytest.mark.parametrize("epochs", [1, 6, 61, 500, 10_000])
 def test_output_to_a_file_is_plain_and_short(epochs: int) -> None:
     stream = io.StringIO()
-    console = make_console(config_of(epochs), 0, stream=stream)
+    console = make_console(config_of(epochs), ("cost",), 0, stream=stream)
     assert isinstance(console, PlainConsole)
     console.start("title")
     for epoch in range(epochs):
@@ -70,7 +70,7 @@ class Terminal(io.StringIO):
 
 def test_terminal_shows_progress_in_place(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Terminal()
-    console = make_console(config_of(6), 0, stream=stream)
+    console = make_console(config_of(6), ("cost",), 0, stream=stream)
     assert isinstance(console, LiveConsole)
     console.start("title")
     console.epoch(report())
@@ -83,8 +83,25 @@ def test_terminal_shows_progress_in_place(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "cspo: a note\n"
 
 
+def test_several_constraints_are_shown_by_name() -> None:
+    both = report(cost=(30.0, 2.0), cost_limit=(25.0, 5.0), multiplier=(0.1, 0.2))
+    for stream in (io.StringIO(), Terminal()):
+        console = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=stream)
+        console.start("title")
+        console.epoch(both)
+        console.stop()
+        for shown in ("cost hazards", "cost gremlins", "30.00/25", "2.00/5", "0.200"):
+            assert shown in stream.getvalue(), shown
+    plain = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=(stream := io.StringIO()))
+    plain.start("title")
+    plain.epoch(both)
+    _, header, row = stream.getvalue().splitlines()
+    assert header.index("cost gremlins") + len("cost gremlins") == row.index("2.00/5") + len("2.00/5")  # one column
+    assert cost_labels(("cost_0", "cost_1")) == ["cost 0", "cost 1"] and cost_labels(("velocity",)) == ["cost"]
+
+
 def test_quiet_prints_notes_only(capsys: pytest.CaptureFixture[str]) -> None:
-    console = make_console(config_of(2), 0, quiet=True)
+    console = make_console(config_of(2), ("cost",), 0, quiet=True)
     console.start("title")
     console.epoch(report())
     console.note("careful")
@@ -134,6 +151,7 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
     columns = read_progress(run / "progress.csv")
     assert data["parameter_hash"] == summary.parameter_hash and data["finished"] is True
     assert data["cost"] == [columns["cost_0"][-1], columns["cost_1"][-1]] == list(summary.cost)
+    assert data["cost_names"] == ["cost_0", "cost_1"] and "  cost 1 " in format_summary(summary)
     assert data["episode_return"] == columns["return"][-1] == summary.episode_return
     violated = [c > 3.0 or d > 9.0 for c, d in zip(columns["cost_0"], columns["cost_1"], strict=True)]
     assert data["violation_share"] == np.mean(violated)

@@ -7,9 +7,10 @@ import multiprocessing
 import tempfile
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from cspo.config import TrainConfig, make_config
+from cspo.envs import BatchEnv
 from cspo.errors import CspoError
 
 
@@ -77,14 +78,14 @@ def bench_train(
 
 def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
     """Train in a temporary folder and return the times of every epoch but the first."""
-    from cspo.envs import make_batch
     from cspo.loop import Trainer
 
-    env = _TimedEnv(make_batch(config.task, config.num_envs, config.resolved_threads))
     times: list[EpochTimes] = []
     with tempfile.TemporaryDirectory(prefix="cspo-bench-") as folder:
-        trainer = Trainer(config, env=env, run_dir=f"{folder}/run")
+        trainer = Trainer(config, run_dir=f"{folder}/run")
         assert trainer.run is not None
+        env = _TimedEnv(trainer.env)
+        trainer.env = cast("BatchEnv", env)
         started: float | None = None
         for report in trainer:
             now = perf_counter()

@@ -40,6 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader left (`cspo tasks | head -1`): nothing to say, and nothing left to flush at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as fault:
+        from cspo.envs.opengl import explain_import
+
+        if (explanation := explain_import(fault)) is None:
+            raise
+        print(f"cspo: error: {explanation}", file=sys.stderr)
+        return USAGE
 
 
 def _run(arguments: Sequence[str]) -> int:

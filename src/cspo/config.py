@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cspo.algorithms.registry import get_algorithm
+from cspo.envs.native import check_native
+from cspo.envs.tasks import native_name, native_tasks
 from cspo.errors import CspoError, flag, nearest, require_not_negative, require_positive
 
 if sys.version_info >= (3, 11):
@@ -36,6 +38,10 @@ class TrainConfig:
     """Algorithm, see `cspo algos`."""
     cost_limit: tuple[float, ...] = (25.0,)
     """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
+    cost_terms: tuple[str, ...] = ()
+    """Constrain these terms of the task's cost one by one instead of their sum, as `hazards,gremlins`."""
+    env_options: dict[str, Any] = field(default_factory=dict, hash=False)
+    """Keyword arguments the environment is made with, as `key=value,key=value`; text in quotes."""
     total_steps: int = 10_000_000
     """Environment steps of the whole run."""
     steps_per_epoch: int = 20_000
@@ -177,9 +183,7 @@ def preset(algo: str, task: str) -> dict[str, Any]:
 
 def task_family(task: str) -> str:
     """Return "velocity", "navigation" or "other"."""
-    from cspo.envs import native_tasks
-
-    name = task.removeprefix("cspo/")
+    name = native_name(task)
     return next((row.family for row in native_tasks() if row.name == name), "other")
 
 
@@ -250,6 +254,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [value]
         return tuple(_convert(item, arguments[0], name) for item in items)
+    if origin is dict:
+        return _convert_table(value, name)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
@@ -259,12 +265,35 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     raise CspoError(f"Setting {name} = {value!r} is not {_WORDS[hint]}.")
 
 
+def _convert_table(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise CspoError(f"Setting {name} = {value!r} is not a table of names and values.")
+    return {key: _convert_item(item, f"{name}.{key}") for key, item in value.items()}
+
+
+def _convert_item(value: Any, name: str) -> Any:
+    """Return a value as reading it back from a run's config.toml would give it."""
+    if isinstance(value, dict):
+        return _convert_table(value, name)
+    if isinstance(value, list | tuple):
+        return [_convert_item(item, name) for item in value]
+    if isinstance(value, str | int | float):  # a bool is an int
+        return value
+    raise CspoError(
+        f"Setting {name} = {value!r} cannot be kept in a run's config.toml: use numbers, text, true or false, lists "
+        "and tables. For anything else, write a factory."
+    )
+
+
 def parse_text(text: str, hint: Any, name: str) -> Any:
     """Return the value that `text` on the command line means for a setting of type `hint`.
 
-    A list is written with commas, `25,5`; a whole number may be written `1e6` or `1_000_000`.
+    A list is written with commas, `25,5`; a whole number may be written `1e6` or `1_000_000`; a table is a TOML
+    inline table without its braces, `speed=2,mode="fast"`; an empty list or table is `none`.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (tuple, dict) and text.strip().lower() in ("", "none"):
+        return origin()
     if origin in (typing.Union, types.UnionType):
         return None if text.lower() == "none" else parse_text(text, arguments[0], name)
     if origin is Literal:
@@ -273,6 +302,8 @@ def parse_text(text: str, hint: Any, name: str) -> Any:
         return text
     if origin is tuple:
         return tuple(parse_text(item.strip(), arguments[0], name) for item in text.strip("()[]").split(","))
+    if origin is dict:
+        return _parse_table(text, name)
     if hint is str:
         return text
     try:
@@ -284,6 +315,17 @@ def parse_text(text: str, hint: Any, name: str) -> Any:
     except (ValueError, OverflowError):
         pass
     raise CspoError(f"{flag(name)} {text}: that is not {_WORDS[hint]}.")
+
+
+def _parse_table(text: str, name: str) -> dict[str, Any]:
+    try:
+        table: dict[str, Any] = tomllib.loads(f"table = {{{text}}}")["table"]
+        return table
+    except tomllib.TOMLDecodeError:
+        example = 'speed=2,mode="fast"'
+        raise CspoError(
+            f"{flag(name)} {text}: write key=value,key=value with text in quotes, as {flag(name)} '{example}'."
+        ) from None
 
 
 def available_cores() -> int:
@@ -323,5 +365,7 @@ def validate(config: TrainConfig) -> None:
         raise CspoError(
             f"--total-steps {config.total_steps} is less than one epoch of --steps-per-epoch {config.steps_per_epoch}."
         )
+    if (native := native_name(config.task)) is not None:
+        check_native(native, config.cost_terms, config.env_options)
     if hasattr(config.algorithm, "validate"):
         config.algorithm.validate(len(config.cost_limit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import tempfile
 from collections.abc import Callable
@@ -30,9 +31,10 @@ def examine() -> dict[str, Any]:
         "cores": available_cores(),
         "torch_threads": None,
         "stepper": None,
+        "drawing": None,
     }
     if not missing:
-        machine |= {"torch_threads": _torch_threads(), "stepper": _stepper()}
+        machine |= {"torch_threads": _torch_threads(), "stepper": _stepper(), "drawing": _drawing()}
         for name, test in (("environment", _step_task), ("training", _train_and_reload)):
             checks.append(_timed(name, test))
     return {
@@ -86,6 +88,17 @@ def _stepper() -> str:
         env.close()
 
 
+def _drawing() -> str:
+    """Return what draws pictures here and whether videos can be written; neither is needed to train."""
+    from cspo.envs.opengl import find_backend
+
+    backend = find_backend()
+    if backend.name is None:
+        return f"not possible: {backend.fault.splitlines()[0]}"
+    video = "" if importlib.util.find_spec("av") else "; no .mp4 videos: pip install 'cspo[video]'"
+    return f"{backend.name}, without a screen{video}"
+
+
 def _step_task() -> str:
     import numpy as np
 
@@ -137,6 +150,7 @@ def format_findings(findings: dict[str, Any]) -> str:
         f"{'cores':<14}  {machine['cores']} available; PyTorch would use {machine['torch_threads']} threads, "
         "training uses one",
         f"{'stepper':<14}  {machine['stepper']}",
+        f"{'drawing':<14}  {machine['drawing']}",
         "",
     ]
     for check in findings["checks"]:

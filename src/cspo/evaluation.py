@@ -17,11 +17,10 @@ from cspo.arithmetic import single_threaded_math
 from cspo.checkpoint import list_checkpoints, load_newest
 from cspo.checkpoint import load as load_checkpoint
 from cspo.config import TrainConfig
-from cspo.envs import make_batch
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
 from cspo.loop import build_policy
-from cspo.run import environment_for, load_config
+from cspo.run import load_config, make_environment
 from cspo.session import copies_of
 from cspo.streams import stream
 from cspo.types import Episodes, FloatArray
@@ -131,6 +130,7 @@ class EvaluationRow:
     mode: str  # "stochastic" or "deterministic"
     episodes: int
     episode_return: Interval
+    cost_names: tuple[str, ...]  # K
     cost: tuple[Interval, ...]  # K
     cost_limit: tuple[float, ...]  # K
     violation_rate: Interval  # share of episodes with some cost above its limit
@@ -171,8 +171,8 @@ def evaluate(
     if seed < 0:
         raise CspoError(f"--seed must not be negative, not {seed}.")
     copies = (copies_of(env) if env is not None else None) or min(episodes, PARALLEL)
-    batch = make_batch(environment_for(policy.config, env), copies, policy.config.resolved_threads, cost_fn)
-    _check_sizes(policy, batch)
+    batch = make_environment(policy.config, env, cost_fn, copies)
+    check_sizes(policy, batch)
     modes = (False, True) if deterministic is None else (deterministic,)
     try:
         return [_row(policy, _play(policy, batch, episodes, seed, mode), mode) for mode in modes]
@@ -181,7 +181,8 @@ def evaluate(
             batch.close()
 
 
-def _check_sizes(policy: TrainedPolicy, env: BatchEnv) -> None:
+def check_sizes(policy: TrainedPolicy, env: BatchEnv) -> None:
+    """Refuse an environment whose observations, actions or costs are not those of the policy."""
     theirs = (env.observation_size, env.action_size, len(env.cost_names))
     ours = (policy.observation_size, policy.action_size, len(policy.cost_names))
     if theirs != ours:
@@ -190,13 +191,18 @@ def _check_sizes(policy: TrainedPolicy, env: BatchEnv) -> None:
         )
 
 
+def environment_seed(seed: int) -> int:
+    """Return what environments are reset with in an evaluation of that seed: a stream that training did not use."""
+    return int(stream(seed, "evaluation").integers(2**31))
+
+
 def _play(policy: TrainedPolicy, env: BatchEnv, episodes: int, seed: int, deterministic: bool) -> Episodes:
     """Return `episodes` complete episodes, a fixed number from each environment."""
     n = env.num_envs
     left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
     total_return, total_cost, length = np.zeros(n), np.zeros((n, len(env.cost_names))), np.zeros(n)
     returns, costs, lengths = [], [], []
-    observation = env.reset(seed=int(stream(seed, "evaluation").integers(2**31)))
+    observation = env.reset(seed=environment_seed(seed))
     policy.seed(seed)
     waited = 0
     while left.any():
@@ -224,6 +230,7 @@ def _row(policy: TrainedPolicy, episodes: Episodes, deterministic: bool) -> Eval
         mode="deterministic" if deterministic else "stochastic",
         episodes=len(episodes),
         episode_return=mean_interval(episodes.returns),
+        cost_names=policy.cost_names,
         cost=tuple(mean_interval(column) for column in episodes.costs.T),
         cost_limit=tuple(policy.cost_limit.tolist()),
         violation_rate=share_interval(int(violated.sum()), len(episodes)),

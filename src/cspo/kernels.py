@@ -25,7 +25,16 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile without the interpreter lock, and keep the result on disk where there is a place for it."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": _FAST, "error_model": "numpy"}
+    return _compiled(function, _FAST)
+
+
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """Compile like `kernel`, but round every operation as it is written, so that Python gives the same bits."""
+    return _compiled(function, False)
+
+
+def _compiled(function: Callable[..., Any], fastmath: set[str] | bool) -> Any:
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package folder nor the user's cache folder is writable

@@ -14,12 +14,11 @@ from cspo.advantages import estimate
 from cspo.algorithms import get_algorithm
 from cspo.arithmetic import denormals_flushed, single_threaded_math
 from cspo.config import TrainConfig
-from cspo.envs import make_batch
 from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
 from cspo.policy import Normaliser, Policy
 from cspo.rollout import collect, finished_episodes
-from cspo.run import RunFolder, check_facts, environment_facts, environment_for
+from cspo.run import RunFolder, check_facts, environment_facts, make_environment
 from cspo.streams import set_stream_state, stream, stream_state
 from cspo.types import EpochReport, FloatArray, Rollout
 from cspo.window import EpisodeWindow, cost_without_episodes
@@ -43,7 +42,7 @@ class Trainer:
     ) -> None:
         """See the class."""
         self.config = config
-        self.env = make_batch(environment_for(config, env), config.num_envs, config.resolved_threads, cost_fn)
+        self.env = make_environment(config, env, cost_fn)
         self._facts = environment_facts(self.env, cost_fn)
         self.cost_limit = limits_for(config, self.env.cost_names)  # (K,)
         self.policy = build_policy(config, self.env)

@@ -12,6 +12,7 @@ import tomli_w
 
 from cspo import __version__, checkpoint
 from cspo.config import TrainConfig, from_dict, read_settings, to_dict
+from cspo.envs import BatchEnv, make_batch
 from cspo.errors import CspoError
 from cspo.log.progress import ProgressFile
 from cspo.log.tensorboard import EventWriter
@@ -162,6 +163,18 @@ def environment_for(config: TrainConfig, env: Any) -> Any:
             "pass it again as env=, from Python."
         )
     return config.task if env is None else env
+
+
+def make_environment(config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None) -> BatchEnv:
+    """Return copies of a run's environment, as many as it trains on unless `num_envs` says otherwise."""
+    return make_batch(
+        environment_for(config, env),
+        config.num_envs if num_envs is None else num_envs,
+        config.resolved_threads,
+        cost_fn,
+        config.cost_terms,
+        config.env_options,
+    )
 
 
 def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:

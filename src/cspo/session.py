@@ -107,7 +107,7 @@ def copies_of(env: Any) -> int | None:
 
 def _train_and_close(trainer: Trainer, *, owns_env: bool, quiet: bool) -> Summary:
     assert trainer.run is not None
-    console = make_console(trainer.config, trainer.epoch, quiet)
+    console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
     for note in trainer.run.notes:
         console.note(note)
     try:
@@ -154,7 +154,7 @@ def _finish(trainer: Trainer, console: Console, quiet: bool) -> Summary:
 
     folder = _folder(trainer)
     console.stop()
-    summary = summarise(folder, trainer.config, trainer.epoch, trainer.parameter_hash())
+    summary = summarise(folder, trainer.config, trainer.env.cost_names, trainer.epoch, trainer.parameter_hash())
     write_summary(summary, trainer.config)
     draw_curve(folder)
     if not quiet:

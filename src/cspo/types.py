@@ -6,7 +6,7 @@ K constraints, E finished episodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,13 @@ def per_constraint(name: str, values: Iterable[float]) -> dict[str, float]:
     if len(listed) == 1:
         return {name: listed[0]}
     return {f"{name}_{k}": value for k, value in enumerate(listed)}
+
+
+def cost_labels(cost_names: Sequence[str]) -> list[str]:
+    """Return what people read: "cost" if there is one constraint, else "cost NAME" for each."""
+    if len(cost_names) == 1:
+        return ["cost"]
+    return [f"cost {name.removeprefix('cost_')}" for name in cost_names]
 
 
 @dataclass(frozen=True)

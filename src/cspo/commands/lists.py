@@ -35,11 +35,14 @@ def tasks(arguments: Sequence[str]) -> int:
         print(json.dumps([row._asdict() for row in rows]))
         return 0
     width = max(len(row.name) for row in rows)
-    print(f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}  description")
+    terms = max(len(",".join(row.cost_terms)) for row in rows)
+    print(
+        f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}  {'cost terms':<{terms}}  description"
+    )
     for row in rows:
         print(
             f"{row.name:<{width}}  {row.family:<10}  {row.observation_size:>4} {row.action_size:>4}  "
-            f"{row.cost_limit:>5g}  {row.description}"
+            f"{row.cost_limit:>5g}  {','.join(row.cost_terms):<{terms}}  {row.description}"
         )
     return 0
 

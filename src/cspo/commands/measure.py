@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,6 +44,12 @@ class BenchTrainOptions:
     """Threads of the simulators; 0 means one per core. With several runs each has one."""
     runs: typed(int, "runs") = 1  # type: ignore[valid-type]
     """Runs side by side, each in its own process."""
+    cost_limit: typed(tuple[float, ...], "cost_limit") = (25.0,)  # type: ignore[valid-type]
+    """Limits, one per constraint."""
+    cost_terms: typed(tuple[str, ...], "cost_terms") = ()  # type: ignore[valid-type]
+    """Terms of the cost to constrain one by one."""
+    env_options: typed(dict[str, Any], "env_options") = field(default_factory=dict)  # type: ignore[valid-type]
+    """Keyword arguments the environment is made with."""
     json: bool = False
     """Print one JSON object."""
 
@@ -74,7 +80,8 @@ def bench(arguments: Sequence[str]) -> int:
     _check_positive(epochs=options.epochs, runs=options.runs)
     from cspo.bench import bench_train
 
-    result = bench_train(options.task, options.algo, epochs=options.epochs, threads=options.threads, runs=options.runs)
+    settings = {key: value for key, value in vars(options).items() if key != "json"}
+    result = bench_train(**settings)
     _show(result, options.json)
     return 0
 

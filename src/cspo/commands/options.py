@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -119,6 +120,8 @@ def _metavar(hint: Any) -> str:
         return "{" + ",".join(map(str, arguments)) + "}"
     if origin is tuple:
         return f"{_metavar(arguments[0])}[,...]"
+    if origin is dict:
+        return "KEY=VALUE[,...]"
     if arguments:  # X | None
         return _metavar(arguments[0])
     return {int: "INT", float: "FLOAT", str: "TEXT"}.get(hint, "VALUE")
@@ -126,6 +129,10 @@ def _metavar(hint: Any) -> str:
 
 def written(value: Any) -> str:
     """Return a value as it would be typed."""
+    if value in ((), [], {}):
+        return "none"
+    if isinstance(value, dict):
+        return ",".join(f"{key}={json.dumps(item)}" for key, item in value.items())
     if isinstance(value, tuple | list):
         return ",".join(map(written, value))
     if isinstance(value, float):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import tyro
 
 from cspo.commands.options import parse, typed
+from cspo.errors import CspoError
+from cspo.types import cost_labels
 
 if TYPE_CHECKING:
     from cspo.evaluation import EvaluationRow, Interval
@@ -31,6 +35,16 @@ class EvalOptions:
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
     json: bool = False
     """Print a JSON list of rows."""
+    video: typed(str | None, "video") = None  # type: ignore[valid-type]
+    """Also film the policy, acting deterministically, into this .mp4 or .gif file."""
+    video_episodes: typed(int, "video_episodes") = 1  # type: ignore[valid-type]
+    """Episodes in the video."""
+    camera: typed(Literal["track", "top"], "camera") = "track"  # type: ignore[valid-type]
+    """Follow the robot, or look down on it."""
+    width: typed(int, "width") = 640  # type: ignore[valid-type]
+    """Of the video, in pixels."""
+    height: typed(int, "height") = 480  # type: ignore[valid-type]
+    """Of the video, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +60,38 @@ def evaluate(arguments: Sequence[str]) -> int:
     options = parse(EvalOptions, "eval", arguments)
     from cspo.evaluation import evaluate as measure
 
+    if options.video is not None:
+        from cspo.recording import check_video
+
+        check_video(options.video, options.video_episodes, options.width, options.height)
     rows = measure(options.run, options.episodes, seed=options.seed)
-    print(json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows))
+    # Out of the door before anything is drawn: whatever a graphics driver does, the numbers are not lost.
+    print(json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows), flush=True)
+    if options.video is not None:
+        _film(options)
     return 0
+
+
+def _film(options: EvalOptions) -> None:
+    """Write the video of `cspo eval`; what it says goes to standard error, so that --json stays JSON."""
+    from cspo.recording import record
+
+    print(f"filming to {options.video} ...", file=sys.stderr)
+    try:
+        film = record(
+            options.run,
+            options.video,
+            options.video_episodes,
+            camera=options.camera,
+            width=options.width,
+            height=options.height,
+            seed=options.seed,
+        )
+    except CspoError as fault:
+        raise CspoError(f"There is no video, but the numbers are complete. {fault}") from fault
+    returns, costs = np.mean(film.returns), np.mean(np.sum(film.costs, axis=1))
+    shown = f"{film.frames} pictures, {film.frames / film.fps:.0f} s, return {returns:.1f}, cost {costs:.1f}"
+    print(f"video: {film.path} ({shown})", file=sys.stderr)
 
 
 def _plain(row: EvaluationRow) -> Any:
@@ -69,14 +112,14 @@ def format_rows(rows: Sequence[EvaluationRow]) -> str:
     lines = []
     for row in rows:
         lines.append(f"{row.mode}, {row.episodes} episodes, mean length {row.episode_length:.1f}")
-        lines.append(f"  return      {_with_interval(row.episode_return)}")
-        for k, (cost, limit) in enumerate(zip(row.cost, row.cost_limit, strict=True)):
-            name = "cost" if len(row.cost) == 1 else f"cost {k}"
-            lines.append(f"  {name:<10}  {_with_interval(cost)}  limit {limit:g}")
+        labels = cost_labels(row.cost_names)
+        width = max(10, *map(len, labels))
+        lines.append(f"  {'return':<{width}}  {_with_interval(row.episode_return)}")
+        for name, cost, limit in zip(labels, row.cost, row.cost_limit, strict=True):
+            lines.append(f"  {name:<{width}}  {_with_interval(cost)}  limit {limit:g}")
         share = row.violation_rate
-        lines.append(
-            f"  violated    {100 * share.mean:.0f} % of episodes  [{100 * share.low:.0f}, {100 * share.high:.0f}]"
-        )
+        violated = f"{100 * share.mean:.0f} % of episodes  [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        lines.append(f"  {'violated':<{width}}  {violated}")
     return "\n".join([*lines, "Brackets are 95 % confidence intervals."])
 
 

@@ -20,6 +20,7 @@ from cspo.errors import CspoError, nearest
 
 # group: what it is about, and its settings
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "environment": ("What the environment is made with.", ("cost_terms", "env_options")),
     "run": (
         "How long to train, and with how much in parallel.",
         ("total_steps", "steps_per_epoch", "num_envs", "seed", "threads", "episode_window"),
@@ -157,13 +158,12 @@ def options_class(algo: str) -> type:
         _field("resume", _text("RUN", "Continue the run in this folder instead of starting one."), None),
         _field("quiet", Annotated[bool, tyro.conf.arg(help="Print no progress.")], False),
     ]
+    declared = {item.name: item for item in dataclasses.fields(TrainConfig)}
     for group, (title, names) in GROUPS.items():
-        defaults = {item.name: item.default for item in dataclasses.fields(TrainConfig)}
-        members = [_field(name, setting(name), defaults[name]) for name in names]
-        fields.append(_group(group, title, members))
+        fields.append(_group(group, title, [_copied(declared[name], setting(name)) for name in names]))
     own_hints, own_explained = typing.get_type_hints(own), _explanations(own)
     members = [
-        _field(item.name, typed(own_hints[item.name], item.name, own_explained[item.name]), item.default)
+        _copied(item, typed(own_hints[item.name], item.name, own_explained[item.name]))
         for item in dataclasses.fields(own)
     ]
     if members:
@@ -175,6 +175,11 @@ def options_class(algo: str) -> type:
 
 def _field(name: str, hint: Any, default: Any) -> Any:
     return name, hint, dataclasses.field(default=default)
+
+
+def _copied(item: dataclasses.Field[Any], hint: Any) -> Any:
+    """Return a field with the name and the default of `item`."""
+    return item.name, hint, dataclasses.field(default=item.default, default_factory=item.default_factory)  # type: ignore[call-overload]
 
 
 def _text(metavar: str, explanation: str) -> Any:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from cspo.errors import CspoError
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -64,3 +66,35 @@ class BatchEnv(Protocol):
     def close(self) -> None:
         """Release threads and simulators."""
         ...
+
+
+class NativeEnv(BatchEnv, Protocol):
+    """What the tasks simulated by this package offer beyond a `BatchEnv`."""
+
+    info_terms: dict[str, FloatArray]  # named facts of the last step, (N,) each
+    total_cost: FloatArray  # (N,) 0 or 1: the cost of the last step, whichever of its terms are constrained
+
+    def seed_one(self, index: int, seed: int | None) -> None:
+        """Start the random stream of one copy anew; None leaves it as it is."""
+        ...
+
+    def scene(self, index: int = 0) -> Any:
+        """Return what there is to see of one copy, for a `Renderer`."""
+        ...
+
+
+def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    """Return `actions` as a float64 array, or refuse them if their shape is wrong or a value is not finite.
+
+    A simulator would go on with a NaN for the rest of the episode, and some steps later blame something else.
+    """
+    try:
+        array = np.asarray(actions, np.float64)
+    except (TypeError, ValueError):
+        raise CspoError(f"{name} takes actions of shape {shape}, and these are not an array of numbers.") from None
+    if array.shape != shape:
+        raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
+    if not np.isfinite(array).all():
+        copy = int(np.argwhere(~np.isfinite(array))[0][0])
+        raise CspoError(f"{name} was given an action that is not finite (NaN or infinity), for copy {copy}.")
+    return array

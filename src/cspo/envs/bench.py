@@ -10,44 +10,46 @@ from typing import Any
 import numpy as np
 
 from cspo.envs.batch import FloatArray
+from cspo.envs.native import make_native
 from cspo.envs.tasks import native_name
-from cspo.envs.velocity import VelocityEnv
 from cspo.errors import CspoError
 
 ROUND = 25  # batched steps per round: short, so that both measurements see the same moods of the machine
+EPISODE = 1000  # steps; episodes begin spread over it, so that every round has its share of resets
+RESETS = 3  # of all environments, timed at the end
 
-State = tuple[FloatArray, FloatArray, FloatArray]  # qpos, qvel, qacc_warmstart
+State = FloatArray  # all that a simulator's future depends on
 
 
 def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 5.0) -> dict[str, Any]:
     """Compare batched steps of a task with a bare loop of `mj_step` over as many simulators.
 
-    Rounds of both alternate in this process. In each round the task takes 25 steps with unclipped Gaussian
-    actions, and everything counts: physics, observation, reward, cost, resets. Then the bare loop repeats
-    that
-    round: it starts from the same states, sets the same controls and calls `mujoco.mj_step(model, data,
-    skip)` in Python, in as many threads, each with a fixed share of the simulators and free to run ahead of
-    the others. Where an episode ended, the bare loop is only handed the new state, so both simulate the same
-    motion.
+    Rounds of both alternate in this process. In each round the task takes 25 steps with unclipped Gaussian actions,
+    and everything counts: physics, observation, reward, cost, resets. Then the bare loop repeats that round: it starts
+    from the same states, sets the same controls and calls in Python what the task needs of MuJoCo for a step, such as
+    ten `mj_step` and one `mj_forward`, in as many threads, each with a fixed share of the simulators and free to run
+    ahead of the others. Where an episode ended, the bare loop is only handed the new state, so both simulate the same
+    motion, except that it does not move the targets of gremlins.
 
     Returns:
         `task, num_envs, threads, stepper`, environment steps per second of the task (`steps_per_s`) and of
-        the bare loop (`raw_steps_per_s`), and `ratio`, the first over the second. Speeds are medians over
-        rounds.
+        the bare loop (`raw_steps_per_s`), `ratio`, the first over the second, and the milliseconds that one
+        environment takes to reset (`reset_ms`). Speeds are medians over rounds.
     """
     task_name = native_name(name)
     if task_name is None:
         raise CspoError(f"only native tasks can be measured, and {name!r} is not one: see `cspo tasks`.")
-    env = VelocityEnv(task_name, num_envs, threads)
+    env: Any = make_native(task_name, num_envs, threads)
     raw = _RawLoop(env, threads)
     generator = np.random.default_rng(0)
     env.reset(seed=0)
+    env.elapsed[:] = generator.integers(EPISODE, size=num_envs)
     ours, bare = [], []
     deadline: float | None = None
     try:
         while deadline is None or time.perf_counter() < deadline:
             actions = generator.standard_normal((ROUND, num_envs, env.action_size))
-            starts = [env.get_state(i) for i in range(num_envs)]
+            starts = [_state(env, i) for i in range(num_envs)]
             spent, resets = _run_round(env, actions)
             spent_bare = raw.run(starts, actions, resets)
             if deadline is None:  # the first round only warms up
@@ -55,6 +57,10 @@ def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 
                 continue
             ours.append(spent)
             bare.append(spent_bare)
+        resets_from = time.perf_counter()
+        for _ in range(RESETS):
+            env.reset()
+        reset_seconds = (time.perf_counter() - resets_from) / (RESETS * num_envs)
     finally:
         env.close()
         raw.close()
@@ -67,10 +73,11 @@ def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 
         "steps_per_s": steps / median(ours),
         "raw_steps_per_s": steps / median(bare),
         "ratio": median(bare) / median(ours),
+        "reset_ms": 1000.0 * reset_seconds,
     }
 
 
-def _run_round(env: VelocityEnv, actions: FloatArray) -> tuple[float, list[dict[int, State]]]:
+def _run_round(env: Any, actions: FloatArray) -> tuple[float, list[dict[int, State]]]:
     """Step the task; return the seconds it took and, per step, the states that resets produced."""
     spent, resets = 0.0, []
     for action in actions:
@@ -78,24 +85,25 @@ def _run_round(env: VelocityEnv, actions: FloatArray) -> tuple[float, list[dict[
         result = env.step(action)
         spent += time.perf_counter() - before
         ended = np.flatnonzero(result.terminated | result.truncated)
-        resets.append({int(i): env.get_state(int(i)) for i in ended})
+        resets.append({int(i): _state(env, int(i)) for i in ended})
     return spent, resets
 
 
 class _RawLoop:
     """The yardstick: N more simulators of the same model, and a loop over them in Python."""
 
-    def __init__(self, env: VelocityEnv, threads: int) -> None:
+    def __init__(self, env: Any, threads: int) -> None:
         import mujoco
 
-        self.model, self.frame_skip = env.model, env.task.frame_skip
-        self.data = [mujoco.MjData(env.model) for _ in range(env.num_envs)]
+        self.models, self.frame_skip = env.physics.models, env.physics.frame_skip
+        self.forward = env.physics.forward
+        self.data = [mujoco.MjData(model) for model in self.models]
         self.shares = [range(first, env.num_envs, threads) for first in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def run(self, starts: list[State], actions: FloatArray, resets: list[dict[int, State]]) -> float:
-        for data, state in zip(self.data, starts, strict=True):
-            _put(data, state)
+        for model, data, state in zip(self.models, self.data, starts, strict=True):
+            _put(model, data, state)
         before = time.perf_counter()
         if self.pool is None:
             self._run_share(self.shares[0], actions, resets)
@@ -104,21 +112,36 @@ class _RawLoop:
         return time.perf_counter() - before
 
     def _run_share(self, share: range, actions: FloatArray, resets: list[dict[int, State]]) -> None:
-        from mujoco import mj_step
+        from mujoco import mj_forward, mj_step
 
-        model, frame_skip = self.model, self.frame_skip
-        mine = [(i, self.data[i], self.data[i].ctrl) for i in share]
+        frame_skip, forward = self.frame_skip, self.forward
+        mine = [(i, self.models[i], self.data[i], self.data[i].ctrl) for i in share]
         for action, fresh in zip(actions, resets, strict=True):
-            for i, data, ctrl in mine:
+            for i, model, data, ctrl in mine:
                 ctrl[:] = action[i]
                 mj_step(model, data, frame_skip)
+                if forward:
+                    mj_forward(model, data)
                 if i in fresh:
-                    _put(data, fresh[i])
+                    _put(model, data, fresh[i])
 
     def close(self) -> None:
         if self.pool is not None:
             self.pool.shutdown()
 
 
-def _put(data: Any, state: State) -> None:
-    data.qpos[:], data.qvel[:], data.qacc_warmstart[:] = state
+def _state(env: Any, index: int) -> State:
+    """Return all that the future of a simulator depends on."""
+    import mujoco
+
+    model, data = env.physics.models[index], env.physics.data[index]
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    state = np.empty(mujoco.mj_stateSize(model, kind))
+    mujoco.mj_getState(model, data, state, kind)
+    return state
+
+
+def _put(model: Any, data: Any, state: State) -> None:
+    import mujoco
+
+    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from cspo.envs.make import factory_of, is_batch_env
+from cspo.envs.make import factory_of, is_batch_env, is_environment
+from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
 from cspo.errors import CspoError
 
@@ -16,49 +18,49 @@ TRIAL_STEPS = 2000  # random steps of one trial
 TRIAL_SECONDS = 3.0  # ... unless the environment is slow
 
 
-def check_env(env: Any, cost_fn: Any = None) -> list[str]:
+def check_env(
+    env: Any, cost_fn: Any = None, cost_terms: Sequence[str] = (), env_options: Mapping[str, Any] | None = None
+) -> list[str]:
     """Try an environment with random actions and return what is wrong with it, one sentence each.
 
     Args:
         env: A task name, a Gymnasium id, "module:factory", a factory, or an environment. Your own environment
             is reset and stepped but not closed; reset it before you use it again.
         cost_fn: The cost function you would train with, if the environment has no cost of its own.
+        cost_terms: The terms of its cost you would constrain one by one.
+        env_options: The keyword arguments you would make it with.
 
     Returns:
         The problems found; an empty list means the environment is fit for training.
 
     Raises:
-        CspoError: There is no such environment.
+        CspoError: There is no such environment, or it does not take these options.
     """
-    made, one = _one_environment(env)
+    if isinstance(env, str) and (name := native_name(env)) is not None:
+        check_native(name, cost_terms, env_options or {})
+        env, cost_terms = NAMESPACE + name, ()
+    made, one = _one_environment(env, env_options or {})
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same faults, said less plainly
-            return _Trial(one, cost_fn).run()
+            return _Trial(one, cost_fn, cost_terms).run()
     finally:
         if made:
             one.close()
 
 
-def _one_environment(env: Any) -> tuple[bool, Any]:
+def _one_environment(env: Any, options: Mapping[str, Any]) -> tuple[bool, Any]:
     """Return (whether it was made here, a single environment)."""
     if is_batch_env(env):
         raise CspoError("check_env tries single environments: pass the environment, its name or a factory.")
-    if isinstance(env, str):
-        name = native_name(env)
-        env = factory_of(env if name is None else NAMESPACE + name)
-    elif hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
-        return False, env
-    if not callable(env):
-        raise CspoError(f"an environment is a name, an object or a function that makes one, not {type(env).__name__}.")
-    return True, env()
+    return (False, env) if is_environment(env) else (True, factory_of(env, options)())
 
 
 class _Trial:
     """One environment under test, and the problems found so far."""
 
-    def __init__(self, env: Any, cost_fn: Any) -> None:
-        self.env, self.cost_fn = env, cost_fn
+    def __init__(self, env: Any, cost_fn: Any, cost_terms: Sequence[str]) -> None:
+        self.env, self.cost_fn, self.cost_terms = env, cost_fn, cost_terms
         self.problems: list[str] = []
         self.num_costs: int | None = None
         self.num_values: int | None = None
@@ -215,8 +217,16 @@ class _Trial:
 
     def _check_cost(self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any) -> bool:
         """Check the cost of one step; return False where there is none, so that it is said only once."""
+        from cspo.envs.gym_batch import named_costs
+
         info = answer[-1] if isinstance(answer[-1], dict) else {}
-        if self.cost_fn is not None:
+        if self.cost_terms:
+            try:
+                cost = named_costs(info, self.cost_terms, "It")
+            except CspoError as fault:
+                self.say(str(fault))
+                return False
+        elif self.cost_fn is not None:
             try:
                 cost = self.cost_fn(before, action, answer[0], info)
             except Exception as fault:
@@ -241,7 +251,7 @@ class _Trial:
         if self.num_costs not in (None, values.size):
             self.say(f"The number of costs changes: {self.num_costs} in one step and {values.size} in another.")
         self.num_costs = values.size
-        names = names_of_costs(self.env)
+        names = None if self.cost_terms else names_of_costs(self.env)
         if names is not None and len(names) != values.size:
             self.say(f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}.")
         if not np.isfinite(values).all():

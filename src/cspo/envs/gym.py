@@ -8,19 +8,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from cspo.envs.batch import NativeEnv
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
-from cspo.envs.velocity import VelocityEnv
+from cspo.envs.native import check_native, make_native
+from cspo.envs.tasks import task_row
+from cspo.errors import CspoError
+
+if TYPE_CHECKING:
+    from cspo.envs.render import Picture, Renderer
 
 __all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv"]
+
+RENDER_MODES = ["rgb_array"]
 
 
 class SafetyTaskEnv(gymnasium.Env[Any, Any]):
@@ -28,43 +35,90 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
 
     Resets draw the same random numbers as Safety-Gymnasium; the time limit is Gymnasium's `TimeLimit`
     wrapper.
+
+    Args:
+        task: Name of the task.
+        render_mode: "rgb_array" for pictures by `render()`, or None.
+        width: Of a picture, in pixels.
+        height: Of a picture, in pixels.
+        camera: "track" follows the robot, "top" looks from above.
+        **options: Options of the task, such as `button_timer_after_reset`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  (as Gymnasium declares it)
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES}  # noqa: RUF012  (as Gymnasium declares it)
 
-    def __init__(self, task: str, render_mode: str | None = None) -> None:
-        """Create the task called `task`; there is no rendering."""
-        self._batch = VelocityEnv(task, num_envs=1, autoreset=False, time_limit=None)
+    def __init__(
+        self,
+        task: str,
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+        camera: str = "track",
+        **options: Any,
+    ) -> None:
+        """Create the simulator."""
+        check_native(task, (), options)
+        self._batch = make_native(task, autoreset=False, **({"time_limit": None} | options))
+        self._painter = _Painter(render_mode, width, height, camera)
         self.render_mode = render_mode
+        self.metadata = self.metadata | {"render_fps": _frames_per_second(task)}
         self.cost_names = self._batch.cost_names
         self.observation_space, self.action_space = _spaces(self._batch)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; the generator is `self.np_random`, as Gymnasium expects."""
+        """Start an episode; without a seed the random stream of the task goes on."""
         super().reset(seed=seed)
-        self._batch.generators[0] = self.np_random
+        self._batch.seed_one(0, seed)
         return self._batch.reset()[0].copy(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Advance by one step; `info` holds `cost`, `x_velocity` and, where defined, `y_velocity`."""
+        """Advance by one step; `info` holds `cost` and what else the task tells, such as `x_velocity`."""
         result = self._batch.step(np.asarray(action)[None])
-        info = {"cost": float(result.cost[0, 0])}
-        info |= {name: float(value[0]) for name, value in self._batch.info_terms.items()}
-        return result.observation[0].copy(), float(result.reward[0]), bool(result.terminated[0]), False, info
+        info = {name: float(value[0]) for name, value in _terms(self._batch).items()}
+        ended = bool(result.terminated[0]), bool(result.truncated[0])
+        return result.observation[0].copy(), float(result.reward[0]), *ended, info
+
+    def render(self) -> Picture | None:  # type: ignore[override]
+        """Return a picture of the present state, (height, width, 3), or None without a `render_mode`."""
+        pictures = self._painter.draw(self._batch)
+        return None if pictures is None else pictures[0]
+
+    def random_state(self) -> dict[str, Any]:
+        """Return the state of the random stream, as JSON-compatible data."""
+        return self._batch.random_state()
+
+    def set_random_state(self, state: dict[str, Any]) -> None:
+        """Put back what `random_state` returned."""
+        self._batch.set_random_state(state)
 
     def close(self) -> None:
         """Release the simulator."""
+        self._painter.close()
         self._batch.close()
 
 
 class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     """N copies of a native task as a Gymnasium vector environment with same-step automatic reset.
 
-    `info` holds `cost` and the velocities of every copy for the step just taken, (N,) each. Where an episode
-    ended, `final_obs` and `final_info` follow Gymnasium's conventions.
+    `info` holds `cost` and what else the task tells of every copy for the step just taken, (N,) each. Where an
+    episode ended, `final_obs` and `final_info` follow Gymnasium's conventions.
+
+    Args:
+        task: Name of the task.
+        num_envs: Number of copies, N.
+        threads: Threads that step the physics.
+        max_episode_steps: Time limit.
+        render_mode: See `SafetyTaskEnv`, as for the following.
+        width: Of a picture, in pixels.
+        height: Of a picture, in pixels.
+        camera: Where it is taken from.
+        **options: Options of the task.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": RENDER_MODES,
+        "autoreset_mode": AutoresetMode.SAME_STEP,
+    }
 
     def __init__(
         self,
@@ -73,10 +127,17 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
         threads: int = 1,
         max_episode_steps: int | None = 1000,
         render_mode: str | None = None,
+        width: int = 480,
+        height: int = 480,
+        camera: str = "track",
+        **options: Any,
     ) -> None:
-        """Create `num_envs` copies of the task called `task`, stepped by `threads` threads."""
-        self._batch = VelocityEnv(task, num_envs, threads, time_limit=max_episode_steps)
+        """Create the simulators."""
+        check_native(task, (), options)
+        self._batch = make_native(task, num_envs, threads, **({"time_limit": max_episode_steps} | options))
+        self._painter = _Painter(render_mode, width, height, camera)
         self.num_envs, self.render_mode = num_envs, render_mode
+        self.metadata = self.metadata | {"render_fps": _frames_per_second(task)}
         self.cost_names = self._batch.cost_names
         self.single_observation_space, self.single_action_space = _spaces(self._batch)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -90,8 +151,7 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
             if len(seed) != self.num_envs:
                 raise ValueError(f"{len(seed)} seeds were given for {self.num_envs} environments")
             for i, one in enumerate(seed):
-                if one is not None:
-                    self._batch.generators[i] = seeding.np_random(one)[0]
+                self._batch.seed_one(i, one)
             seed = None
         super().reset(seed=seed)
         return self._batch.reset(seed).copy(), {}
@@ -99,7 +159,7 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Advance every copy by one step; a copy whose episode ended already shows its next one."""
         result = self._batch.step(actions)
-        terms = {"cost": result.cost[:, 0], **self._batch.info_terms}
+        terms = _terms(self._batch)
         info = _masked(terms, np.ones(self.num_envs, np.bool_))
         ended = result.terminated | result.truncated
         if ended.any():
@@ -112,9 +172,47 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
         observation, reward, terminated, truncated = (array.copy() for array in outcome)
         return observation, reward, terminated, truncated, info
 
+    def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
+        """Return a picture of every copy, or None without a `render_mode`."""
+        return self._painter.draw(self._batch)
+
     def close_extras(self, **kwargs: Any) -> None:
         """Release the simulators."""
+        self._painter.close()
         self._batch.close()
+
+
+class _Painter:
+    """Draws environments where a `render_mode` asks for it; OpenGL is opened by the first picture."""
+
+    def __init__(self, render_mode: str | None, width: int, height: int, camera: str) -> None:
+        if render_mode not in (None, *RENDER_MODES):
+            raise CspoError(f'render_mode must be None or "rgb_array", not {render_mode!r}.')
+        self._mode, self._size, self._camera = render_mode, (width, height), camera
+        self._renderer: Renderer | None = None
+
+    def draw(self, batch: NativeEnv) -> tuple[Picture, ...] | None:
+        if self._mode is None:
+            return None
+        if self._renderer is None:
+            from cspo.envs.render import Renderer
+
+            self._renderer = Renderer(*self._size)
+        return tuple(self._renderer.draw(batch.scene(i), self._camera) for i in range(batch.num_envs))
+
+    def close(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+
+def _terms(batch: NativeEnv) -> dict[str, Any]:
+    """Return what `info` tells of the last step, (N,) each."""
+    return {"cost": batch.total_cost, **batch.info_terms}
+
+
+def _frames_per_second(task: str) -> int:
+    return round(1.0 / task_row(task).step_seconds)
 
 
 def _masked(terms: dict[str, Any], mask: Any) -> dict[str, Any]:
@@ -125,7 +223,7 @@ def _masked(terms: dict[str, Any], mask: Any) -> dict[str, Any]:
     return info
 
 
-def _spaces(batch: VelocityEnv) -> tuple[Box, Box]:
+def _spaces(batch: NativeEnv) -> tuple[Box, Box]:
     """Return the observation and action space of one copy, typed as Safety-Gymnasium types them."""
     observation = Box(-np.inf, np.inf, (batch.observation_size,), np.float64)
     low, high = batch.action_low.astype(np.float32), batch.action_high.astype(np.float32)

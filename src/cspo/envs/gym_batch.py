@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult
-from cspo.errors import CspoError, EnvironmentFault
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions
+from cspo.errors import CspoError, EnvironmentFault, nearest
 
 CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]  # (observation, action, next observation, info)
 
@@ -17,7 +17,8 @@ CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]  # (observation, a
 class GymBatchEnv(BatchEnv):
     """N Gymnasium environments with Box observations and Box actions, and a cost.
 
-    The cost of a step is what `cost_fn` returns, if given; otherwise the third of six returned values, as in
+    The cost of a step is what `cost_fn` returns, if given; the values `info["cost_TERM"]` of `cost_terms`, if
+    given; otherwise the third of six returned values, as in
     Safety-Gymnasium; otherwise `info["cost"]`. It is one number or a sequence of K numbers. K is the length
     of the environment's `cost_names`, or its `num_costs`; an environment with neither is asked by one reset
     and step at construction, after which its random generator is put back.
@@ -25,7 +26,8 @@ class GymBatchEnv(BatchEnv):
     Actions are clipped to the action space before the environment sees them, because a Gymnasium environment
     may rely on that. Observations and actions that are not vectors are flattened.
 
-    Bit-exact resuming needs environments that draw from Gymnasium's `np_random`: nothing else can be saved.
+    Bit-exact resuming needs environments that draw from Gymnasium's `np_random`, or that offer `random_state()`
+    and `set_random_state(state)` as a `BatchEnv` does: nothing else can be saved.
 
     Args:
         environments: A function that makes one, called N times, or the environments themselves. Only those
@@ -34,6 +36,7 @@ class GymBatchEnv(BatchEnv):
         cost_fn: `cost_fn(observation, action, next_observation, info)`.
         name: What to call the environment in messages and results.
         clip_actions: Clip actions to the action space.
+        cost_terms: Names of values in `info`, without "cost_", that are the K costs.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class GymBatchEnv(BatchEnv):
         cost_fn: CostFunction | None = None,
         name: str | None = None,
         clip_actions: bool = True,
+        cost_terms: Sequence[str] = (),
     ) -> None:
         """Make or take the environments and learn their sizes."""
         self.owns = callable(environments)
         self.envs = [environments() for _ in range(num_envs)] if callable(environments) else list(environments)
         self.name = name or name_of(self.envs[0])
         self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
+        self.cost_terms = tuple(cost_terms)
         try:
             self._learn_sizes()
         except BaseException:
@@ -68,7 +73,8 @@ class GymBatchEnv(BatchEnv):
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
         self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
         self._result = self._allocate(1)
-        self.cost_names = names_of_costs(self.envs[0]) or self._probe_costs()
+        declared = None if self.cost_terms else names_of_costs(self.envs[0])
+        self.cost_names = declared or self._probe_costs()
         self._result = self._allocate(len(self.cost_names))
 
     def _allocate(self, num_costs: int) -> StepResult:
@@ -93,9 +99,7 @@ class GymBatchEnv(BatchEnv):
     def step(self, actions: FloatArray) -> StepResult:
         """Step every environment with its row of `actions` (N, A), and reset those whose episode ended."""
         result = self._result
-        if np.shape(actions) != (self.num_envs, self.action_size):
-            wanted = (self.num_envs, self.action_size)
-            raise CspoError(f"{self.name} takes actions of shape {wanted}, not {np.shape(actions)}.")
+        actions = check_actions(self.name, actions, (self.num_envs, self.action_size))
         if self.clip_actions:
             actions = np.clip(actions, self.action_low, self.action_high)
         self._elapsed += 1
@@ -120,8 +124,8 @@ class GymBatchEnv(BatchEnv):
         return result
 
     def random_state(self) -> dict[str, Any]:
-        """Return the state of each environment's `np_random`; null where it has none."""
-        return {"generators": [_generator_state(env) for env in self.envs]}
+        """Return what is random in each environment; null where nothing can be saved."""
+        return {"generators": [_random_state(env) for env in self.envs]}
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned; an environment saved as null is left alone."""
@@ -130,7 +134,7 @@ class GymBatchEnv(BatchEnv):
             raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
         for env, one in zip(self.envs, saved, strict=True):
             if one is not None:
-                env.unwrapped.np_random.bit_generator.state = one
+                _set_random_state(env, one)
 
     def close(self) -> None:
         """Close the environments made here; a user's own stay open."""
@@ -154,6 +158,8 @@ class GymBatchEnv(BatchEnv):
         observation, reward, cost, terminated, truncated, info = split_step(answer, self.name)
         if self.cost_fn is not None:
             cost = self.cost_fn(before, shaped, observation, info)
+        elif self.cost_terms:
+            cost = named_costs(info, self.cost_terms, f"the environment {self.name}")
         if cost is None:
             raise CspoError(
                 f"the environment {self.name} gives no cost: return info['cost'], or pass "
@@ -179,14 +185,14 @@ class GymBatchEnv(BatchEnv):
         """Find the number of costs by one reset and one step, leaving the random generator as it was."""
         env = self.envs[0]
         base = getattr(env, "unwrapped", env)
-        saved = _generator_state(env)
+        saved = _random_state(env)
         self._reset_one(0, 0)
         count = self._step_one(0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high))[0].size
         if saved is not None:
-            base.np_random.bit_generator.state = saved
+            _set_random_state(env, saved)
         elif hasattr(base, "_np_random"):
             base._np_random = None
-        return ("cost",) if count == 1 else tuple(f"cost_{k}" for k in range(count))
+        return self.cost_terms or numbered_costs(count)
 
     def _demand_finite(self, values: FloatArray, what: str) -> None:
         finite = np.isfinite(values)
@@ -228,7 +234,22 @@ def names_of_costs(env: Any) -> tuple[str, ...] | None:
     count = getattr(base, "num_costs", None)
     if count is None:
         return None
-    return ("cost",) if int(count) == 1 else tuple(f"cost_{k}" for k in range(int(count)))
+    return numbered_costs(int(count))
+
+
+def numbered_costs(count: int) -> tuple[str, ...]:
+    """Return names for costs that nobody named."""
+    return ("cost",) if count == 1 else tuple(f"cost_{k}" for k in range(count))
+
+
+def named_costs(info: dict[str, Any], terms: Sequence[str], name: str) -> list[Any]:
+    """Return `info["cost_TERM"]` of each term, or say which there are."""
+    for term in terms:
+        if f"cost_{term}" not in info:
+            there = [key.removeprefix("cost_") for key in info if key.startswith("cost_")]
+            hint = nearest(term, there) if there else "no name in it starts with cost_."
+            raise CspoError(f"{name} gives no info['cost_{term}'] in a step: {hint}")
+    return [info[f"cost_{term}"] for term in terms]
 
 
 def time_limit_of(env: Any) -> int | None:
@@ -265,10 +286,26 @@ def _box_spaces(env: Any, name: str) -> tuple[Box, Box]:
     return env.observation_space, env.action_space
 
 
-def _generator_state(env: Any) -> dict[str, Any] | None:
-    generator = getattr(getattr(env, "unwrapped", env), "_np_random", None)
+def _random_state(env: Any) -> dict[str, Any] | None:
+    """Return what is random in an environment: what it says itself, else the state of its `np_random`."""
+    base = getattr(env, "unwrapped", env)
+    if _keeps_random_state(base):
+        return dict(base.random_state())
+    generator = getattr(base, "_np_random", None)
     if not isinstance(generator, np.random.Generator):
         return None
     state = dict(generator.bit_generator.state)
     # Generators other than Gymnasium's PCG64 may hold arrays, which are not JSON.
     return state if state.get("bit_generator") in ("PCG64", "PCG64DXSM") else None
+
+
+def _set_random_state(env: Any, state: dict[str, Any]) -> None:
+    base = getattr(env, "unwrapped", env)
+    if _keeps_random_state(base):
+        base.set_random_state(state)
+    else:
+        base.np_random.bit_generator.state = state
+
+
+def _keeps_random_state(base: Any) -> bool:
+    return hasattr(base, "random_state") and hasattr(base, "set_random_state")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from cspo.envs.batch import BatchEnv
+from cspo.envs.native import check_native, make_native
 from cspo.envs.tasks import NAMESPACE, native_name, native_tasks
 from cspo.errors import CspoError, nearest
 
@@ -25,7 +28,14 @@ _BATCH_ENV_NAMES = (
 )
 
 
-def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction | None = None) -> BatchEnv:
+def make_batch(
+    env: Any,
+    num_envs: int,
+    threads: int = 1,
+    cost_fn: CostFunction | None = None,
+    cost_terms: Sequence[str] = (),
+    env_options: Mapping[str, Any] | None = None,
+) -> BatchEnv:
     """Return `num_envs` copies of `env` as a `BatchEnv`.
 
     Args:
@@ -36,35 +46,46 @@ def make_batch(env: Any, num_envs: int, threads: int = 1, cost_fn: CostFunction 
         threads: Threads that step a native task; other environments are stepped one after another.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without its own
             cost.
+        cost_terms: Terms of the cost to constrain one by one, K of them: those of a native task (`cspo tasks`),
+            or, of any other environment, the values `info["cost_TERM"]` of a step.
+        env_options: Keyword arguments for a native task, for `gymnasium.make` or for the factory.
 
     Raises:
         CspoError: Says in words what is wrong with the name or the environment.
     """
+    options, terms = dict(env_options or {}), tuple(cost_terms)
+    if cost_fn is not None and terms:
+        raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
+    if options and is_environment(env):
+        raise CspoError("env_options are for an environment that is made by name or by a factory, not for an object.")
     if is_batch_env(env):
+        if terms not in ((), tuple(env.cost_names)):
+            raise CspoError(f"this BatchEnv gives the costs {', '.join(env.cost_names)}, not {', '.join(terms)}.")
         return cast("BatchEnv", env)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
-        from cspo.envs.velocity import VelocityEnv
-
         if cost_fn is not None:
             raise CspoError(f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}.")
-        return VelocityEnv(name, num_envs, threads)
+        check_native(name, terms, options)
+        return make_native(name, num_envs, threads, terms, **options)
 
     from cspo.envs.gym import GymBatchEnv
 
-    if isinstance(env, str):
-        return GymBatchEnv(factory_of(env), num_envs, cost_fn=cost_fn, name=env)
-    if hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type):
+    if is_environment(env):
         if num_envs != 1:
             raise CspoError(
                 f"one environment cannot be stepped as {num_envs} copies: pass a factory that makes a new "
                 "one, or num_envs=1."
             )
-        return GymBatchEnv([env], 1, cost_fn=cost_fn)
-    if callable(env):
-        return GymBatchEnv(env, num_envs, cost_fn=cost_fn)
-    raise CspoError(f"an environment is a name, an object or a function that makes one, not {type(env).__name__}.")
+        return GymBatchEnv([env], 1, cost_fn=cost_fn, cost_terms=terms)
+    label = env if isinstance(env, str) else None
+    return GymBatchEnv(factory_of(env, options), num_envs, cost_fn=cost_fn, name=label, cost_terms=terms)
+
+
+def is_environment(env: Any) -> bool:
+    """Whether `env` is an environment itself, rather than a name or something that makes one."""
+    return hasattr(env, "step") and hasattr(env, "reset") and not isinstance(env, type)
 
 
 def is_batch_env(env: Any) -> bool:
@@ -72,15 +93,43 @@ def is_batch_env(env: Any) -> bool:
     return not isinstance(env, type) and all(hasattr(env, name) for name in _BATCH_ENV_NAMES)
 
 
-def factory_of(name: str) -> Callable[[], Any]:
-    """Return a function that makes the environment called `name`: a Gymnasium id or "module:factory"."""
+def factory_of(env: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return a function that makes `env`: a Gymnasium id, "module:factory" or a factory, given `options`."""
+    if isinstance(env, str):
+        return _factory_called(env, options)
+    if not callable(env):
+        kind = type(env).__name__
+        raise CspoError(f"an environment is a name, an object or a function that makes one, not {kind}.")
+    return _with_options(env, getattr(env, "__name__", "the factory"), options)
+
+
+def _with_options(factory: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return `factory` with its keyword arguments filled in, or name the one it does not take or lacks."""
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # some compiled functions do not tell
+        return functools.partial(factory, **options)
+    known = signature.parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        for option in options:
+            if option not in known:
+                hint = nearest(option, known) if known else "it has none."
+                raise CspoError(f"{name} has no option {option!r}: {hint}")
+    try:
+        signature.bind(**options)
+    except TypeError as fault:
+        raise CspoError(f"{name} cannot be called with the env_options given: {fault}.") from None
+    return functools.partial(factory, **options)
+
+
+def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
     import gymnasium
 
     module_name, colon, rest = name.partition(":")
     if colon:
         module = _import(module_name, name)
         if callable(factory := getattr(module, rest, None)):
-            return cast("Callable[[], Any]", factory)
+            return _with_options(factory, name, options)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
             public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -92,9 +141,14 @@ def factory_of(name: str) -> Callable[[], Any]:
 
     def make() -> Any:
         try:
-            return gymnasium.make(name)
+            return gymnasium.make(name, **options)
         except (gymnasium.error.Error, ImportError) as fault:
             raise CspoError(f"Gymnasium cannot make {name}: {fault}") from fault
+        except TypeError as fault:
+            if not options:
+                raise
+            given = ", ".join(options)
+            raise CspoError(f"Gymnasium cannot make {name} with the options {given}: {fault}") from fault
 
     return make
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions
 from cspo.envs.physics import Physics
+from cspo.envs.tasks import check_cost_terms
 from cspo.envs.velocity_tasks import TASKS, VelocityTask
 from cspo.errors import CspoError, nearest
+
+if TYPE_CHECKING:
+    from cspo.envs.render import Scene
+    from cspo.envs.velocity_scene import Portrait
 
 __all__ = ["TASKS", "VelocityEnv", "VelocityTask"]
 
@@ -34,11 +39,13 @@ class VelocityEnv(BatchEnv):
         autoreset: Reset finished environments within `step`; False leaves them where they ended.
         time_limit: Steps after which an episode is truncated.
         stepper: "compiled", "python" or "auto", see `Physics`.
+        cost_terms: The terms of the cost to give; there is only "velocity".
 
     Attributes:
         elapsed: (N,) steps since the last reset.
         generators: The random generator of each environment, None until it is first needed.
         info_terms: `x_velocity` and, where defined, `y_velocity` of the last step, (N,) each.
+        total_cost: (N,) the cost of the last step.
     """
 
     def __init__(
@@ -49,10 +56,12 @@ class VelocityEnv(BatchEnv):
         autoreset: bool = True,
         time_limit: int | None = 1000,
         stepper: Literal["auto", "compiled", "python"] = "auto",
+        cost_terms: Sequence[str] = (),
     ) -> None:
         """Load the robot and create N simulators of it."""
         if name not in TASKS:
             raise CspoError(f"there is no velocity task {name!r}: {nearest(name, TASKS)}")
+        check_cost_terms(name, cost_terms)
         self.name, self.num_envs, self.time_limit, self.autoreset = name, num_envs, time_limit, autoreset
         self.task = task = TASKS[name]
         self.model = model = _load_robot(task.robot)
@@ -82,6 +91,7 @@ class VelocityEnv(BatchEnv):
         # clears all of MjData for the same result, and costs as much as the rest of a reset.
         self._cleared = [(data.ctrl, data.qacc_warmstart, data.cfrc_ext) for data in self.physics.data]
         self._dimensions = 2 if task.has_y else 1
+        self._portrait: Portrait | None = None  # made when somebody looks
         self._allocate()
 
     def _allocate(self) -> None:
@@ -99,24 +109,27 @@ class VelocityEnv(BatchEnv):
             truncated=np.zeros(n, np.bool_),
             final_observation=np.zeros(shape),
         )
+        self.total_cost: FloatArray = self._result.cost[:, 0]
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
-        if seed is not None:
-            if seed < 0:
-                raise CspoError(f"a seed must not be negative, and {seed} is.")
-            self.generators = [_generator(int(seed) + i) for i in range(self.num_envs)]
         for i in range(self.num_envs):
+            self.seed_one(i, None if seed is None else seed + i)
             self._reset_one(i)
         return self._observe()
+
+    def seed_one(self, index: int, seed: int | None) -> None:
+        """Start the random stream of one copy anew; None leaves it as it is."""
+        if seed is None:
+            return
+        if seed < 0:
+            raise CspoError(f"a seed must not be negative, and {seed} is.")
+        self.generators[index] = _generator(int(seed))
 
     def step(self, actions: ArrayLike) -> StepResult:
         """Advance every environment by one step with `actions` (N, A), which are not clipped."""
         task, result = self.task, self._result
-        if np.shape(actions) != self.physics.controls.shape:
-            wanted = self.physics.controls.shape
-            raise CspoError(f"{self.name} takes actions of shape {wanted}, not {np.shape(actions)}.")
-        rows = self.physics.step(actions)
+        rows = self.physics.step(check_actions(self.name, actions, self.physics.controls.shape))
         position = self._measure(rows)  # (N, 1 or 2)
         np.subtract(position.T, self._position.T, out=self._velocity)
         self._velocity /= self._seconds
@@ -167,6 +180,14 @@ class VelocityEnv(BatchEnv):
         """Return copies of (qpos, qvel, qacc_warmstart) of simulator `index`."""
         data = self.physics.data[index]
         return data.qpos.copy(), data.qvel.copy(), data.qacc_warmstart.copy()
+
+    def scene(self, index: int = 0) -> Scene:
+        """Return what there is to see of simulator `index`, for a `Renderer`; the physics is only read."""
+        from cspo.envs.velocity_scene import Portrait
+
+        if self._portrait is None:
+            self._portrait = Portrait(_robot_path(self.task.robot))
+        return self._portrait.scene(self.physics.data[index].qpos)
 
     def random_state(self) -> dict[str, Any]:
         """Return the state of the N random generators; null for one that was never used."""
@@ -282,13 +303,17 @@ def _generator(seed: int | None) -> np.random.Generator:
 
 
 def _load_robot(file: str) -> Any:
-    """Load a robot from the installed gymnasium package, without importing that package."""
     import mujoco
 
+    return mujoco.MjModel.from_xml_path(str(_robot_path(file)))
+
+
+def _robot_path(file: str) -> Path:
+    """Return where a robot is in the installed gymnasium package, without importing that package."""
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or not spec.submodule_search_locations:
         raise CspoError("the velocity tasks read their robots from the gymnasium package: pip install gymnasium")
     path = Path(spec.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / file
     if not path.exists():
         raise CspoError(f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'")
-    return mujoco.MjModel.from_xml_path(str(path))
+    return path

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from time import monotonic
 from typing import IO, Any, Protocol
 
 from cspo.config import TrainConfig
 from cspo.log.summary import duration, number
-from cspo.types import EpochReport
+from cspo.types import EpochReport, cost_labels
 
 MAX_ROWS = 60  # of a run whose output goes to a file
 
@@ -33,11 +34,18 @@ class Console(Protocol):
         ...
 
 
-def make_console(config: TrainConfig, done: int, quiet: bool = False, stream: IO[str] | None = None) -> Console:
+def make_console(
+    config: TrainConfig,
+    cost_names: Sequence[str],
+    done: int,
+    quiet: bool = False,
+    stream: IO[str] | None = None,
+) -> Console:
     """Return what fits the stream: live progress on a terminal, rows in a file or a pipe, nothing if quiet.
 
     Args:
         config: Settings of the run.
+        cost_names: Names of its constraints.
         done: Epochs done before this process.
         quiet: Show no progress; notes are shown all the same.
         stream: Where to write; standard output by default.
@@ -46,8 +54,8 @@ def make_console(config: TrainConfig, done: int, quiet: bool = False, stream: IO
     if quiet:
         return QuietConsole()
     if stream.isatty():
-        return LiveConsole(config, done, stream)
-    return PlainConsole(config, done, stream)
+        return LiveConsole(config, cost_names, done, stream)
+    return PlainConsole(config, cost_names, done, stream)
 
 
 class _Clock:
@@ -93,17 +101,19 @@ class QuietConsole:
 class PlainConsole(QuietConsole):
     """Rows without control characters, at most about `MAX_ROWS` of them."""
 
-    def __init__(self, config: TrainConfig, done: int, stream: IO[str]) -> None:
+    def __init__(self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]) -> None:
         """See `make_console`."""
         self.total, self.stream = config.epochs, stream
-        constraints = len(config.cost_limit)
-        self.cost_width, self.multiplier_width = 13 * constraints, 5 + 6 * constraints
+        labels = cost_labels(cost_names)
+        self.costs = [f"{label}/limit" if len(labels) == 1 else label for label in labels]
+        self.widths = [max(13, len(label)) for label in self.costs]
+        self.multiplier_width = 5 + 6 * len(labels)
         self.clock = _Clock(config.epochs, done)
 
     def start(self, title: str) -> None:
         """See `Console`."""
         print(title, file=self.stream)
-        constrained = f"{'cost/limit':>{self.cost_width}} {'multiplier':>{self.multiplier_width}}"
+        constrained = f"{self._in_columns(self.costs)} {'multiplier':>{self.multiplier_width}}"
         header = f"{'epoch':>11} {'steps':>11} {'return':>9} {constrained}"
         print(f"{header} {'kl':>8} {'steps/s':>8} {'left':>8}", file=self.stream, flush=True)
 
@@ -113,27 +123,30 @@ class PlainConsole(QuietConsole):
         rows = min(MAX_ROWS, self.total)
         if done > 1 and done * rows // self.total == (done - 1) * rows // self.total:
             return  # rows are spread evenly over the run; the last epoch always has one
-        cost = " ".join(text + ("!" if violated else "") for text, violated in costs_against_limits(report))
+        cost = self._in_columns([text + "!" * violated for text, violated in costs_against_limits(report)])
         left = duration(self.clock.left(done))
         print(
             f"{f'{done}/{self.total}':>11} {report.steps:>11} {number(report.episode_return):>9} "
-            f"{cost:>{self.cost_width}} {multipliers(report):>{self.multiplier_width}} "
+            f"{cost} {multipliers(report):>{self.multiplier_width}} "
             f"{report.kl:>8.4f} {report.steps_per_second:>8.0f} {left:>8}",
             file=self.stream,
             flush=True,
         )
 
+    def _in_columns(self, texts: Sequence[str]) -> str:
+        return " ".join(f"{text:>{width}}" for text, width in zip(texts, self.widths, strict=True))
+
 
 class LiveConsole:
     """A progress bar and the newest numbers, redrawn in place."""
 
-    def __init__(self, config: TrainConfig, done: int, stream: IO[str]) -> None:
+    def __init__(self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]) -> None:
         """See `make_console`."""
         from rich.console import Console as RichConsole
         from rich.live import Live
         from rich.progress_bar import ProgressBar
 
-        self.total, self.done = config.epochs, done
+        self.total, self.done, self.labels = config.epochs, done, cost_labels(cost_names)
         self.clock = _Clock(config.epochs, done)
         self.console = RichConsole(file=stream, highlight=False)
         # Not the default colours: red is for a violated limit.
@@ -175,8 +188,10 @@ class LiveConsole:
             return first
         left = duration(self.clock.left(self.done))
         first.add_row(*row, f"{report.steps_per_second:,.0f} steps/s", f"{left} left")
-        line = Text(f"return {number(report.episode_return)}   cost ")
-        for text, violated in costs_against_limits(report):
-            line.append(text + " ", "bold red" if violated else "green")
-        line.append(f"  multiplier {multipliers(report)}   kl {report.kl:.4f}")
+        line = Text(f"return {number(report.episode_return)}   ")
+        for label, (text, violated) in zip(self.labels, costs_against_limits(report), strict=True):
+            line.append(f"{label} ")
+            line.append(text, "bold red" if violated else "green")
+            line.append("   ")
+        line.append(f"multiplier {multipliers(report)}   kl {report.kl:.4f}")
         return Group(first, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from cspo.errors import CspoError
 from cspo.log.progress import constraint_columns, read_progress
 from cspo.run import load_config
+from cspo.types import cost_labels
 
 RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
 COST_COLOURS = ("#c2571a", "#7b4fa3", "#2a8a6b", "#a83256", "#6b6b1f")
@@ -33,8 +35,9 @@ def draw_curve(run_dir: Path | str) -> Path:
     panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
     steps = np.array(columns["steps"])
     _draw_return(panels[0], steps, columns)
-    _draw_costs(panels[1], steps, columns)
-    _draw_multipliers(panels[2], steps, columns)
+    names = _names_of(run_dir, columns)
+    _draw_costs(panels[1], steps, columns, names)
+    _draw_multipliers(panels[2], steps, columns, names)
     for panel in panels:
         _tidy(panel)
     _label_steps(panels[-1], steps)
@@ -50,11 +53,18 @@ def _draw_return(panel: Any, steps: Any, columns: Columns) -> None:
     panel.set_ylabel("return")
 
 
-def _draw_costs(panel: Any, steps: Any, columns: Columns) -> None:
+def _names_of(run_dir: Path, columns: Columns) -> list[str]:
+    """Return " NAME" for each constraint, or nothing for a single one; a run without a summary has numbers."""
+    numbers = [str(k) for k in range(len(constraint_columns(columns, "cost")))]
+    file = run_dir / "summary.json"
+    names = json.loads(file.read_text(encoding="utf-8")).get("cost_names") if file.exists() else None
+    return [label.removeprefix("cost") for label in cost_labels(names or numbers)]
+
+
+def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
     costs, limits = constraint_columns(columns, "cost"), constraint_columns(columns, "cost_limit")
     for k, (cost, limit) in enumerate(zip(map(np.array, costs), map(np.array, limits), strict=True)):
-        colour = COST_COLOURS[k % len(COST_COLOURS)]
-        name = f" {k}" if len(costs) > 1 else ""
+        colour, name = COST_COLOURS[k % len(COST_COLOURS)], names[k]
         panel.plot(steps, cost, color=colour, label=f"cost{name}", **_line(steps))
         limit_colour = LIMIT_COLOUR if len(costs) == 1 else colour
         panel.plot(steps, limit, "--", color=limit_colour, linewidth=1.2, label=f"limit{name}: {limit[-1]:g}")
@@ -66,15 +76,14 @@ def _draw_costs(panel: Any, steps: Any, columns: Columns) -> None:
     _legend(panel, len(costs))
 
 
-def _draw_multipliers(panel: Any, steps: Any, columns: Columns) -> None:
+def _draw_multipliers(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
     multipliers = constraint_columns(columns, "multiplier")
     effective = constraint_columns(columns, "effective_multiplier")
     for k, values in enumerate(multipliers):
         colour = MULTIPLIER_COLOUR if len(multipliers) == 1 else COST_COLOURS[k % len(COST_COLOURS)]
-        name = f" {k}" if len(multipliers) > 1 else ""
-        panel.plot(steps, values, color=colour, label=f"multiplier{name}", **_line(steps))
+        panel.plot(steps, values, color=colour, label=f"multiplier{names[k]}", **_line(steps))
         if effective:
-            panel.plot(steps, effective[k], ":", color=colour, linewidth=1.4, label=f"effective{name}")
+            panel.plot(steps, effective[k], ":", color=colour, linewidth=1.4, label=f"effective{names[k]}")
     panel.set_ylabel("multiplier")
     panel.set_ylim(bottom=0.0)
     if effective or len(multipliers) > 1:

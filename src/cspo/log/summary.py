@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import math
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cspo import __version__
 from cspo.checkpoint import write_text
 from cspo.config import TrainConfig, to_dict
 from cspo.log.progress import constraint_columns, read_progress
+from cspo.types import cost_labels
 
 PACKAGES = ("torch", "mujoco", "gymnasium", "numpy", "numba")
 
@@ -32,6 +34,7 @@ class Summary:
     total_epochs: int
     steps: int
     episode_return: float  # mean over the last `episode_window` episodes
+    cost_names: tuple[str, ...]  # K
     cost: tuple[float, ...]  # K values of J_c over the same episodes
     cost_limit: tuple[float, ...]  # K
     episode_length: float
@@ -51,7 +54,9 @@ class Summary:
         return any(c > d for c, d in zip(self.cost, self.cost_limit, strict=True))
 
 
-def summarise(run_dir: Path, config: TrainConfig, epochs: int, parameter_hash: str) -> Summary:
+def summarise(
+    run_dir: Path, config: TrainConfig, cost_names: Sequence[str], epochs: int, parameter_hash: str
+) -> Summary:
     """Return the summary of a run folder after `epochs` epochs."""
     columns = read_progress(run_dir / "progress.csv")
     costs = constraint_columns(columns, "cost")
@@ -69,6 +74,7 @@ def summarise(run_dir: Path, config: TrainConfig, epochs: int, parameter_hash: s
         total_epochs=config.epochs,
         steps=steps,
         episode_return=_last(columns.get("return")),
+        cost_names=tuple(cost_names),
         cost=tuple(map(_last, costs)),
         cost_limit=tuple(map(_last, limits)),
         episode_length=_last(columns.get("episode_length")),
@@ -124,26 +130,24 @@ def config_digest(config: TrainConfig) -> str:
 def format_summary(summary: Summary) -> str:
     """Return the summary as a few lines of text."""
     state = "finished" if summary.finished else f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
-    lines = [
-        f"{summary.task}  {summary.algo}  seed {summary.seed}: {state}",
-        f"  return      {number(summary.episode_return)}",
-    ]
-    for k, (cost, limit) in enumerate(zip(summary.cost, summary.cost_limit, strict=True)):
-        name = "cost" if len(summary.cost) == 1 else f"cost {k}"
+    rows = [("return", number(summary.episode_return))]
+    for name, cost, limit in zip(cost_labels(summary.cost_names), summary.cost, summary.cost_limit, strict=True):
         verdict = "ABOVE its limit" if cost > limit else "within its limit"
-        lines.append(f"  {name:<10}  {number(cost)}  {verdict} of {limit:g}")
-    lines += [
-        f"  violated    in {100.0 * summary.violation_share:.0f} % of the epochs",
-        f"  length      {number(summary.episode_length)} steps per episode",
-        f"  speed       {summary.steps_per_second:,.0f} steps/s, {summary.steps:,} steps in "
-        f"{duration(summary.seconds)}",
-        f"  parameters  {summary.parameter_hash}",
-        f"  run folder  {summary.run_dir}",
-        f"  picture     {summary.run_dir}/curve.png",
+        rows.append((name, f"{number(cost)}  {verdict} of {limit:g}"))
+    speed = f"{summary.steps_per_second:,.0f} steps/s, {summary.steps:,} steps in {duration(summary.seconds)}"
+    rows += [
+        ("violated", f"in {100.0 * summary.violation_share:.0f} % of the epochs"),
+        ("length", f"{number(summary.episode_length)} steps per episode"),
+        ("speed", speed),
+        ("parameters", summary.parameter_hash),
+        ("run folder", str(summary.run_dir)),
+        ("picture", f"{summary.run_dir}/curve.png"),
     ]
     if summary.finished:
-        lines.append(f"  next        cspo eval {summary.run_dir}")
-    return "\n".join(lines)
+        rows.append(("next", f"cspo eval {summary.run_dir}"))
+    width = max(len(name) for name, _ in rows)
+    title = f"{summary.task}  {summary.algo}  seed {summary.seed}: {state}"
+    return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in rows)])
 
 
 def number(value: float) -> str:

@@ -1,0 +1,126 @@
+"""Where things are put: the placement of Safety-Gymnasium 1.0.0, draw for draw.
+
+One legacy `RandomState` per environment makes every choice, in this order: all positions (x, then y, object by
+object, tried again until they fit), the robot's heading, one rotation per object, then the goal. A world of the
+benchmark is thus known by its seed, and what comes later in an episode continues the same stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cspo.envs.batch import FloatArray
+from cspo.envs.compiled import call_double
+from cspo.envs.navigation.facts import AGENT_HEIGHT, AGENT_KEEPOUT, EXTENT, NavigationTask
+from cspo.errors import CspoError
+from cspo.kernels import exact_kernel
+
+TRIES_PER_OBJECT = 100
+TRIES_PER_LAYOUT = 10_000
+TRIES_PER_GOAL = 10_000
+FULL_TURN = 2.0 * math.pi
+
+
+class Layout(NamedTuple):
+    """One world: the robot first, then the objects in the order of placement."""
+
+    places: FloatArray  # (1 + M, 2)
+    rotations: FloatArray  # (1 + M,)
+
+
+class Stream:
+    """The random numbers of one environment: NumPy's legacy generator, also drawn from by compiled code."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        """Start the stream of a seed, or one of its own."""
+        bits = np.random.MT19937()
+        self._random = np.random.RandomState(bits)
+        if seed is not None:
+            self._random.seed(seed)
+        interface = bits.ctypes
+        self._next_double = ctypes.cast(interface.next_double, ctypes.c_void_p).value
+        self._state = interface.state_address
+
+    def skip(self, count: int) -> None:
+        """Pass over `count` random numbers."""
+        if count:
+            self._random.random_sample(count)
+
+    def draw_layout(self, keepouts: FloatArray) -> Layout:
+        """Draw a world in which everything keeps its distance: `keepouts` (1 + M,) of the robot and the objects.
+
+        Raises:
+            CspoError: No such world was found, which does not happen for the shipped tasks.
+        """
+        places = np.empty((len(keepouts), 2))
+        if not draw_places(self._next_double, self._state, keepouts, places):
+            raise CspoError("the objects of this task do not fit into its square.")
+        return Layout(places, FULL_TURN * self._random.random_sample(len(keepouts)))
+
+    def draw_goal(self, keepouts: FloatArray, places: FloatArray, goal: int) -> bool:
+        """Draw a new place for number `goal`, clear of all others, into `places`; False if none was found."""
+        count = len(keepouts)
+        return bool(draw_place(self._next_double, self._state, keepouts, places, goal, count, TRIES_PER_GOAL))
+
+    def draw_button(self, count: int) -> int:
+        """Choose one of `count` buttons."""
+        return int(self._random.choice(count))
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the generator as JSON-compatible data."""
+        state = self._random.get_state(legacy=False)["state"]
+        return {"key": state["key"].tolist(), "pos": int(state["pos"])}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Put back what `state` returned."""
+        key = np.array(state["key"], np.uint32)
+        self._random.set_state({"bit_generator": "MT19937", "state": {"key": key, "pos": int(state["pos"])}})
+
+
+def keepouts_of(task: NavigationTask) -> FloatArray:
+    """Return how much room each needs, (1 + M,): the robot, then every object in the order of placement."""
+    objects = [one.keepout for one in task.objects for _ in range(one.count)]
+    return np.array([AGENT_KEEPOUT, *objects])
+
+
+def heights_of(task: NavigationTask) -> FloatArray:
+    """Return how high above the floor each is put, (1 + M,), in the same order."""
+    return np.array([AGENT_HEIGHT, *(one.height for one in task.objects for _ in range(one.count))])
+
+
+@exact_kernel
+def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> Any:
+    """Place everything, each clear of those before it; all over again when one finds no place."""
+    for _ in range(TRIES_PER_LAYOUT):
+        placed = 0
+        while placed < len(keepouts):
+            if not draw_place(next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT):
+                break
+            placed += 1
+        if placed == len(keepouts):
+            return True
+    return False
+
+
+@exact_kernel
+def draw_place(next_double: Any, source: Any, keepouts: Any, places: Any, which: Any, count: Any, tries: Any) -> Any:
+    """Draw until number `which` is clear of the first `count`, itself aside; its place is only written then."""
+    low, high = -EXTENT + keepouts[which], EXTENT - keepouts[which]
+    for _ in range(tries):
+        x = low + (high - low) * call_double(next_double, source)
+        y = low + (high - low) * call_double(next_double, source)
+        clear = True
+        for other in range(count):
+            away_x, away_y = x - places[other, 0], y - places[other, 1]
+            distance = math.sqrt(away_x * away_x + away_y * away_y)
+            if other != which and distance < keepouts[other] + keepouts[which]:
+                clear = False
+                break
+        if clear:
+            places[which, 0], places[which, 1] = x, y
+            return True
+    return False

@@ -1,0 +1,65 @@
+"""What the robot sees: for each kind of object sixteen readings, one per direction, high where one is near."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from cspo.envs.navigation.facts import LIDAR_BINS, LIDAR_RANGE
+from cspo.kernels import exact_kernel
+
+_FULL_TURN = 2.0 * math.pi
+_BIN = _FULL_TURN / LIDAR_BINS
+
+
+@exact_kernel
+def read_lidars(readings: Any, columns: Any, places: Any, position: Any, rotation: Any) -> None:
+    """Write the lidars of N robots.
+
+    A reading falls from 1 at the robot to 0 at 3 m and beyond. The two neighbours of an object's bin get a share of its
+    reading that grows as the object nears them, so that a small turn changes readings by a small amount.
+
+    Args: readings (N, lidars * 16): the result; columns (M,): where the lidar of each object's class begins; places
+        (N, M, 2): the objects; position (N, 3), rotation (N, 9): the robots.
+    """
+    readings[:] = 0.0
+    for n in range(len(places)):
+        for m in range(places.shape[1]):
+            x, y = places[n, m, 0] - position[n, 0], places[n, m, 1] - position[n, 1]
+            z = -position[n, 2]  # as if objects lay on the floor: it matters when the robot tilts
+            ahead = x * rotation[n, 0] + y * rotation[n, 3] + z * rotation[n, 6]
+            left = x * rotation[n, 1] + y * rotation[n, 4] + z * rotation[n, 7]
+            reading = max(0.0, LIDAR_RANGE - math.hypot(ahead, left)) / LIDAR_RANGE
+            if reading == 0.0:
+                continue
+            angle = math.atan2(left, ahead)
+            if angle < 0.0:
+                angle += _FULL_TURN
+            here = min(int(angle / _BIN), LIDAR_BINS - 1)
+            share = (angle - here * _BIN) / _BIN
+            first = columns[m]
+            _raise_to(readings, n, first + here, reading)
+            _raise_to(readings, n, first + (here + 1) % LIDAR_BINS, share * reading)
+            _raise_to(readings, n, first + (here - 1) % LIDAR_BINS, (1.0 - share) * reading)
+
+
+@exact_kernel
+def _raise_to(readings: Any, n: Any, column: Any, value: Any) -> None:
+    if readings[n, column] < value:
+        readings[n, column] = value
+
+
+@exact_kernel
+def rotation_matrices(matrices: Any, quaternions: Any) -> None:
+    """Write the rotation matrices (N, 9), row by row, of unit quaternions (N, 4)."""
+    for n in range(len(quaternions)):
+        w, x, y, z = quaternions[n]
+        matrices[n, 0] = w * w + x * x - y * y - z * z
+        matrices[n, 1] = 2.0 * (x * y - w * z)
+        matrices[n, 2] = 2.0 * (x * z + w * y)
+        matrices[n, 3] = 2.0 * (x * y + w * z)
+        matrices[n, 4] = w * w - x * x + y * y - z * z
+        matrices[n, 5] = 2.0 * (y * z - w * x)
+        matrices[n, 6] = 2.0 * (x * z - w * y)
+        matrices[n, 7] = 2.0 * (y * z + w * x)
+        matrices[n, 8] = w * w - x * x - y * y + z * z
