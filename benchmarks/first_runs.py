@@ -1,10 +1,10 @@
-"""CSPO and PPO-Lag on Hopper and HalfCheetah, 1e6 steps, three seeds, beside OmniSafe's PPO-Lag.
+"""CSPO and PPO-Lag on two tasks of a family, 1e6 steps, three seeds, beside OmniSafe's PPO-Lag.
 
-    python benchmarks/first_runs.py            # train what is missing, then write the results and the picture
-    python benchmarks/first_runs.py --draw     # only the picture, from results/first-runs
+    python benchmarks/first_runs.py velocity            # train what is missing, then write results and picture
+    python benchmarks/first_runs.py navigation --draw   # only the picture, from results/first-runs
 
 Two runs at a time, one thread each. Stopped at any moment, the same command goes on where it was. Writes
-results/first-runs/*.csv and docs/first-runs.png and prints the table of docs/first-runs.md.
+results/first-runs/*.csv and docs/first-runs-FAMILY.png and prints a table of docs/first-runs.md.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS, RESULTS, REFERENCE = ROOT / "runs" / "first-runs", ROOT / "results" / "first-runs", ROOT / "results" / "reference"
-TASKS = ("SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1")
+TASKS = {
+    "velocity": ("SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1"),
+    "navigation": ("SafetyPointGoal1-v0", "SafetyPointButton1-v0"),
+}
 ALGORITHMS = ("cspo", "ppo-lag")
 SEEDS = (0, 1, 2)
 STEPS = 1_000_000
@@ -40,8 +43,8 @@ def train_one(task: str, algo: str, seed: int) -> str:
     return folder.name
 
 
-def train_all() -> None:
-    jobs = [(task, algo, seed) for task in TASKS for algo in ALGORITHMS for seed in SEEDS]
+def train_all(tasks: tuple[str, ...]) -> None:
+    jobs = [(task, algo, seed) for task in tasks for algo in ALGORITHMS for seed in SEEDS]
     with ProcessPoolExecutor(max_workers=2) as pool:
         for name in pool.map(train_one, *zip(*jobs, strict=True)):
             print("done", name, flush=True)
@@ -55,16 +58,17 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 def curves(task: str, algo: str) -> list[dict[str, np.ndarray]]:
     if algo == "omnisafe":
-        return [read(REFERENCE / f"omnisafe-ppo-lag-{task}.csv")]
+        recorded = REFERENCE / f"omnisafe-ppo-lag-{task}.csv"
+        return [read(recorded)] if recorded.exists() else []
     return [read(RESULTS / f"{task}-{algo}-seed{seed}.csv") for seed in SEEDS]
 
 
-def draw(path: Path) -> None:
+def draw(tasks: tuple[str, ...], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6.4), layout="constrained")
-    axes = figure.subplots(2, len(TASKS), sharex=True)
-    for column, task in enumerate(TASKS):
+    axes = figure.subplots(2, len(tasks), sharex=True)
+    for column, task in enumerate(tasks):
         for algo in ("omnisafe", "ppo-lag", "cspo"):
             for i, curve in enumerate(curves(task, algo)):
                 style = {"color": COLOURS[algo], "label": LABELS[algo] if i == 0 else None, "linewidth": 1.3}
@@ -77,25 +81,26 @@ def draw(path: Path) -> None:
         axes[1][column].set_xlabel("environment steps (millions)")
     axes[0][0].set_ylabel("episode return")
     axes[1][0].set_ylabel("episode cost $J_c$")
-    axes[0][1].legend(frameon=False)  # the emptiest corner
+    axes[0][0 if curves(tasks[0], "omnisafe") and not curves(tasks[1], "omnisafe") else 1].legend(frameon=False)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     figure.savefig(path, dpi=130)
 
 
-def table() -> str:
+def table(tasks: tuple[str, ...]) -> str:
     lines = [
         "| task | algorithm | seed | return | cost | epochs above the limit | largest cost |",
         "|---|---|---|---|---|---|---|",
     ]
-    for task in TASKS:
+    digits = 0 if tasks == TASKS["velocity"] else 1
+    for task in tasks:
         for algo in ("cspo", "ppo-lag", "omnisafe"):
-            for seed, curve in zip(SEEDS if algo != "omnisafe" else ("-",), curves(task, algo), strict=True):
+            for seed, curve in zip(SEEDS if algo != "omnisafe" else ("-",), curves(task, algo), strict=False):
                 late = slice(-10, None)  # the last 10 of 50 epochs
                 above = int((curve["cost"] > 25).sum())
                 lines.append(
-                    f"| {task} | {LABELS[algo].split(' (')[0]} | {seed} | {curve['return'][late].mean():.0f} "
+                    f"| {task} | {LABELS[algo].split(' (')[0]} | {seed} | {curve['return'][late].mean():.{digits}f} "
                     f"| {curve['cost'][late].mean():.1f} | {above} of {len(curve['cost'])} "
                     f"| {curve['cost'].max():.0f} |"
                 )
@@ -104,8 +109,10 @@ def table() -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("family", choices=TASKS, help="which tasks")
     parser.add_argument("--draw", action="store_true", help="only draw from results that exist")
-    if not parser.parse_args().draw:
-        train_all()
-    draw(ROOT / "docs" / "first-runs.png")
-    print(table())
+    options = parser.parse_args()
+    if not options.draw:
+        train_all(TASKS[options.family])
+    draw(TASKS[options.family], ROOT / "docs" / f"first-runs-{options.family}.png")
+    print(table(TASKS[options.family]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
@@ -95,14 +96,16 @@ class _RawLoop:
     def __init__(self, env: Any, threads: int) -> None:
         import mujoco
 
-        self.models, self.frame_skip = env.physics.models, env.physics.frame_skip
-        self.forward = env.physics.forward
+        # Copies, because a task may change its own to make them cheaper.
+        self.theirs, self.models = env.physics.models, [copy.copy(model) for model in env.physics.models]
+        self.frame_skip, self.forward = env.physics.frame_skip, env.physics.forward
         self.data = [mujoco.MjData(model) for model in self.models]
         self.shares = [range(first, env.num_envs, threads) for first in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def run(self, starts: list[State], actions: FloatArray, resets: list[dict[int, State]]) -> float:
-        for model, data, state in zip(self.models, self.data, starts, strict=True):
+        for theirs, model, data, state in zip(self.theirs, self.models, self.data, starts, strict=True):
+            model.body_pos[:], model.body_quat[:], model.eq_data[:] = theirs.body_pos, theirs.body_quat, theirs.eq_data
             _put(model, data, state)
         before = time.perf_counter()
         if self.pool is None:

@@ -114,6 +114,7 @@ def compiled(task: NavigationTask, pictures: bool = False) -> Any:
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(xml(task, pictures))
+    model.body_gravcomp[:] = 0.0
     if task.robot == "point":
         # The axes of its inertia, free of the rounding of newer compilers: the Point's heading trembles at the limits
         # of its servo and multiplies a difference in the last bit by five in every physics step.
@@ -181,4 +182,5 @@ def _body(task: NavigationTask, objects: ObjectClass, name: str, pictures: bool)
     geom = f'<geom name="{name}" {shape} rgba="{COLOURS[objects.name]}"/>'
     if task.robot == "car" and objects.name == "buttons" and not pictures:
         geom += _FOR_WHEELS.format(name=name)
-    return f'<body name="{name}" pos="0 0 {objects.height}">{joint}{geom}</body>'
+    carried = 'gravcomp="1"' if objects.placement == "free" else ""  # so that a resting vase can be, see `resting`
+    return f'<body name="{name}" pos="0 0 {objects.height}" {carried}>{joint}{geom}</body>'

@@ -30,6 +30,7 @@ from cspo.envs.navigation.facts import (
 from cspo.envs.navigation.layout import Layout, Stream, heights_of, keepouts_of
 from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
 from cspo.envs.navigation.model import body_names, compiled
+from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics import Circle, Physics
 from cspo.envs.tasks import check_cost_terms
 from cspo.errors import CspoError, nearest
@@ -84,11 +85,10 @@ class NavigationEnv(BatchEnv):
         self.name, self.num_envs, self.time_limit, self.autoreset = name, num_envs, time_limit, autoreset
         self.task = task = TASKS[name]
         self.model = model = compiled(task)
-        # The Point hangs on joints that are fixed to where it started, and buttons are fixed: both are in the model.
-        shared = task.robot == "car" and task.goal == "area"
         moving = [model.body(one).id for one in body_names(task, ("free", "tied"))]
         self.physics = Physics(
-            model if shared else [copy.copy(model) for _ in range(num_envs)],
+            # Each its own: the Point hangs on joints fixed to where it started, buttons are fixed, vases may rest.
+            [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
             frame_skip=SUB_STEPS,
@@ -111,6 +111,8 @@ class NavigationEnv(BatchEnv):
         # Safety-Gymnasium draws the number of physics steps of every step, from a distribution that always gives ten.
         # Nothing needs that number, so these draws are counted, and made before the next one that matters.
         self._owed = np.zeros(num_envs, np.int64)
+        vases = body_names(task, ("free",))
+        self._vases = RestingVases(self.physics.models, self.physics.data, vases[0]) if vases else None
         self._portrait: Portrait | None = None  # made when somebody looks
         self._index_objects()
         self._allocate()
@@ -171,6 +173,9 @@ class NavigationEnv(BatchEnv):
         """Advance every environment by one step with `actions` (N, 2), clipped to [-1, 1]."""
         result = self._result
         controls = check_actions(self.name, actions, self.physics.controls.shape)
+        if self._vases is not None:
+            away = _distances(self.where("vases")[:, 0], self._robot_places())
+            self._vases.update(away, self.physics.rows[:, -6:], self.elapsed)
         self.physics.step(np.clip(controls, self.action_low, self.action_high))
         self._owed += 1
         self._see()
@@ -192,8 +197,8 @@ class NavigationEnv(BatchEnv):
 
     def _see(self) -> None:
         """Take over where the simulators have moved objects to."""
-        rows = self.physics.rows
-        moved = rows[:, self._sensors + 12 :].reshape(self.num_envs, -1, 3)
+        first, count = self._sensors + 12, self._moving.stop - self._moving.start
+        moved = self.physics.rows[:, first : first + 3 * count].reshape(self.num_envs, count, 3)
         self.objects[:, self._moving] = moved[:, :, :2]
 
     def _judge(self) -> BoolArray:
@@ -272,6 +277,8 @@ class NavigationEnv(BatchEnv):
         import mujoco
 
         layout = self._stream(index).draw_layout(self._keepouts)
+        if self._vases is not None:
+            self._vases.set(index, False)
         mujoco.mj_resetData(self.physics.models[index], self.physics.data[index])
         self.place(index, layout)
         self.forward(index)
@@ -358,9 +365,9 @@ class NavigationEnv(BatchEnv):
 
 
 def _row_of(data: Any, moving: Sequence[int]) -> Sequence[FloatArray]:
-    """Return the arrays a step needs: sensors, the robot's position and rotation, positions of what else moves."""
+    """Return the arrays a step needs: sensors, the robot's place and rotation, places of what moves, a vase's speed."""
     robot = data.body("agent")
-    return data.sensordata, robot.xpos, robot.xmat, data.xpos[moving[0] : moving[-1] + 1]
+    return data.sensordata, robot.xpos, robot.xmat, data.xpos[moving[0] : moving[-1] + 1], data.qvel[-6:]
 
 
 def _kinds_of(task: NavigationTask, model: Any) -> NDArray[np.int64] | None:
