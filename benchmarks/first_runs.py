@@ -81,7 +81,7 @@ def draw(tasks: tuple[str, ...], path: Path) -> None:
         axes[1][column].set_xlabel("environment steps (millions)")
     axes[0][0].set_ylabel("episode return")
     axes[1][0].set_ylabel("episode cost $J_c$")
-    axes[0][0 if curves(tasks[0], "omnisafe") and not curves(tasks[1], "omnisafe") else 1].legend(frameon=False)
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)

@@ -114,12 +114,12 @@ def compiled(task: NavigationTask, pictures: bool = False) -> Any:
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(xml(task, pictures))
-    model.body_gravcomp[:] = 0.0
     if task.robot == "point":
         # The axes of its inertia, free of the rounding of newer compilers: the Point's heading trembles at the limits
         # of its servo and multiplies a difference in the last bit by five in every physics step.
         model.body_iquat[model.body("agent").id] = 0.5
         mujoco.mj_setConst(model, mujoco.MjData(model))
+    model.body_gravcomp[:] = 0.0  # vases have it, so that it can be switched on
     # mujoco 2.3.3 scaled all six rows of a weld by the weight against translation, later versions scale the three
     # rows of rotation by the weight against rotation, 150 times as much for a gremlin: it would spin when hit.
     for name in body_names(task, ("tied",)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class Portrait:
         import mujoco
 
         self._task = task
-        self._model = compiled(task, pictures=True)
+        self._model = copy.copy(compiled(task, pictures=True))
         self._data = mujoco.MjData(self._model)
         self._placed = [  # bodies without joints, and the class of each
             (self._model.body(name).id, one.name, number)
