@@ -98,3 +98,14 @@ def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> Floa
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
         raise CspoError(f"{name} was given an action that is not finite (NaN or infinity), for copy {copy}.")
     return array
+
+
+SEEDS = 2**32  # NumPy's legacy generator, which the navigation tasks draw from, takes seeds below this
+
+
+def check_seed(name: str, seed: int | None, copies: int = 1) -> None:
+    """Refuse a seed that the random streams of `copies` copies, from `seed` on, cannot begin with."""
+    if seed is None:
+        return
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed <= SEEDS - copies:
+        raise CspoError(f"a seed of {name} is a whole number from 0 to {SEEDS - copies}, not {seed!r}.")

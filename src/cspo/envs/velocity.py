@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions, check_seed
 from cspo.envs.physics import Physics
 from cspo.envs.tasks import check_cost_terms
 from cspo.envs.velocity_tasks import TASKS, VelocityTask
@@ -113,6 +113,7 @@ class VelocityEnv(BatchEnv):
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
+        check_seed(self.name, seed, self.num_envs)
         for i in range(self.num_envs):
             self.seed_one(i, None if seed is None else seed + i)
             self._reset_one(i)
@@ -120,10 +121,9 @@ class VelocityEnv(BatchEnv):
 
     def seed_one(self, index: int, seed: int | None) -> None:
         """Start the random stream of one copy anew; None leaves it as it is."""
+        check_seed(self.name, seed)
         if seed is None:
             return
-        if seed < 0:
-            raise CspoError(f"a seed must not be negative, and {seed} is.")
         self.generators[index] = _generator(int(seed))
 
     def step(self, actions: ArrayLike) -> StepResult:

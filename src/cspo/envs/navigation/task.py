@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, BoolArray, FloatArray, StepResult, check_actions
+from cspo.envs.batch import BatchEnv, BoolArray, FloatArray, StepResult, check_actions, check_seed
 from cspo.envs.compiled import NOTHING, ROBOT
 from cspo.envs.navigation.facts import (
     BUTTON_TIMER,
@@ -156,6 +156,7 @@ class NavigationEnv(BatchEnv):
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
+        check_seed(self.name, seed, self.num_envs)
         for i in range(self.num_envs):
             self.seed_one(i, None if seed is None else seed + i)
             self._reset_one(i)
@@ -163,10 +164,9 @@ class NavigationEnv(BatchEnv):
 
     def seed_one(self, index: int, seed: int | None) -> None:
         """Start the random stream of one copy anew; None leaves it as it is."""
+        check_seed(self.name, seed)
         if seed is None:
             return
-        if not 0 <= seed < 2**32:
-            raise CspoError(f"a seed of {self.name} is a whole number from 0 to 4294967295, not {seed}.")
         self._streams[index], self._owed[index] = Stream(int(seed)), 0
 
     def step(self, actions: ArrayLike) -> StepResult:
