@@ -48,7 +48,6 @@ class NavigationTask:
     goal: Literal["area", "button"]  # reached by being inside, or by touching
     objects: tuple[ObjectClass, ...]  # in the order of placement
     goal_size: float  # radius of the area, or of the marker around the goal button
-    cost_terms: tuple[str, ...]
 
     def count(self, name: str) -> int:
         """Return how many objects of a class there are."""
@@ -78,7 +77,6 @@ def _goal_task(robot: Literal["point", "car"]) -> NavigationTask:
             ObjectClass("vases", 1, keepout=0.15, height=0.1 - 4e-5, placement="free"),
         ),
         goal_size=0.3,
-        cost_terms=("hazards",),
     )
 
 
@@ -93,7 +91,6 @@ def _button_task(robot: Literal["point", "car"]) -> NavigationTask:
             ObjectClass("gremlins", 4, keepout=0.4, height=0.1, placement="tied"),
         ),
         goal_size=0.2,
-        cost_terms=("buttons", "gremlins", "hazards"),
     )
 
 

@@ -32,7 +32,7 @@ from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
 from cspo.envs.navigation.model import body_names, compiled
 from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics import Circle, Physics
-from cspo.envs.tasks import check_cost_terms
+from cspo.envs.tasks import check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class NavigationEnv(BatchEnv):
     Attributes:
         elapsed: (N,) steps since the last reset.
         objects: (N, M, 2) where the objects are, in the order of `task.objects`.
-        rotations: (N, M) how they were turned when placed.
+        button_bodies: Numbers of the buttons' bodies in the models.
         goal_button: (N,) which button is the goal.
         timer: (N,) steps for which buttons stay dark and harmless.
         last_distance: (N,) distance to the goal after the last step, which the next reward is measured from.
@@ -131,16 +131,15 @@ class NavigationEnv(BatchEnv):
         self._lidars = slice(self.observation_size - LIDAR_BINS * len(task.lidars), self.observation_size)
 
     def _allocate(self) -> None:
-        n, task = self.num_envs, self.task
+        n, terms = self.num_envs, task_row(self.name).cost_terms
         self.elapsed = np.zeros(n, np.int64)
         self.objects: FloatArray = np.zeros((n, len(self._columns), 2))
         self.goal_button = np.zeros(n, np.int64)
         self.timer = np.zeros(n, np.int64)
         self.last_distance: FloatArray = np.zeros(n)
-        self.rotations: FloatArray = np.zeros((n, len(self._columns)))
-        self._costs: FloatArray = np.zeros((len(task.cost_terms), n))
+        self._costs: FloatArray = np.zeros((len(terms), n))
         self.info_terms: dict[str, FloatArray] = {
-            f"cost_{term}": row for term, row in zip(task.cost_terms, self._costs, strict=True)
+            f"cost_{term}": row for term, row in zip(terms, self._costs, strict=True)
         }
         self.info_terms["goal_met"] = np.zeros(n)
         self.total_cost: FloatArray = np.zeros(n)
@@ -290,7 +289,7 @@ class NavigationEnv(BatchEnv):
     def place(self, index: int, layout: Layout) -> None:
         """Put robot and objects of one copy where a layout says; `forward` then makes it so for the simulator."""
         model, data, task = self.physics.models[index], self.physics.data[index], self.task
-        self.objects[index], self.rotations[index] = layout.places[1:], layout.rotations[1:]
+        self.objects[index] = layout.places[1:]
         poses = np.zeros((len(layout.rotations), 7))  # position and quaternion of the robot and the objects
         poses[:, :2] = layout.places
         poses[:, 2] = self._heights
