@@ -10,15 +10,12 @@ results/first-runs/*.csv and docs/first-runs-FAMILY.png and prints a table of do
 from __future__ import annotations
 
 import argparse
-import csv
-import shutil
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from many_runs import ROOT, Job, read, train_all
 
-ROOT = Path(__file__).resolve().parents[1]
-RUNS, RESULTS, REFERENCE = ROOT / "runs" / "first-runs", ROOT / "results" / "first-runs", ROOT / "results" / "reference"
+REFERENCE = ROOT / "results" / "reference"
 TASKS = {
     "velocity": ("SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1"),
     "navigation": ("SafetyPointGoal1-v0", "SafetyPointButton1-v0"),
@@ -30,37 +27,15 @@ COLOURS = {"cspo": "#0b6e4f", "ppo-lag": "#c8553d", "omnisafe": "#6b7280"}
 LABELS = {"cspo": "CSPO", "ppo-lag": "PPO-Lag", "omnisafe": "PPO-Lag, OmniSafe 0.5.0 (one seed)"}
 
 
-def train_one(task: str, algo: str, seed: int) -> str:
-    import cspo
-
-    folder = RUNS / f"{task}-{algo}-seed{seed}"
-    if (folder / "config.toml").exists():
-        cspo.resume(folder, quiet=True)
-    else:
-        cspo.train(task, algo, seed=seed, total_steps=STEPS, threads=1, run_dir=folder, quiet=True)
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(folder / "progress.csv", RESULTS / f"{folder.name}.csv")
-    return folder.name
-
-
-def train_all(tasks: tuple[str, ...]) -> None:
-    jobs = [(task, algo, seed) for task in tasks for algo in ALGORITHMS for seed in SEEDS]
-    with ProcessPoolExecutor(max_workers=2) as pool:
-        for name in pool.map(train_one, *zip(*jobs, strict=True)):
-            print("done", name, flush=True)
-
-
-def read(path: Path) -> dict[str, np.ndarray]:
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+def job(task: str, algo: str, seed: int) -> Job:
+    return Job("first-runs", task, algo, seed, STEPS)
 
 
 def curves(task: str, algo: str) -> list[dict[str, np.ndarray]]:
     if algo == "omnisafe":
         recorded = REFERENCE / f"omnisafe-ppo-lag-{task}.csv"
         return [read(recorded)] if recorded.exists() else []
-    return [read(RESULTS / f"{task}-{algo}-seed{seed}.csv") for seed in SEEDS]
+    return [read(job(task, algo, seed).result) for seed in SEEDS]
 
 
 def draw(tasks: tuple[str, ...], path: Path) -> None:
@@ -113,6 +88,6 @@ if __name__ == "__main__":
     parser.add_argument("--draw", action="store_true", help="only draw from results that exist")
     options = parser.parse_args()
     if not options.draw:
-        train_all(TASKS[options.family])
+        train_all(job(task, algo, seed) for task in TASKS[options.family] for algo in ALGORITHMS for seed in SEEDS)
     draw(TASKS[options.family], ROOT / "docs" / f"first-runs-{options.family}.png")
     print(table(TASKS[options.family]))
