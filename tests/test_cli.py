@@ -91,7 +91,7 @@ def test_train_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         ("train SafetyHoperVelocity-v1", "did you mean 'SafetyHopperVelocity-v1'?"),
         ("train Pendullum-v1", "did you mean 'Pendulum-v1'?"),
         ("train nomodule:make", "there is no module 'nomodule'"),
-        (f"train {TASK} --algo cpso", "Unknown algorithm 'cpso': did you mean 'cspo'?"),
+        (f"train {TASK} --algo cspoo", "Unknown algorithm 'cspoo': did you mean 'cspo'?"),
         (f"train {TASK} --algo", "--algo needs a value"),
         (f"train {TASK} --sede 3", "no option --sede: did you mean '--seed'?"),
         (f"train {TASK} --sede=3", "no option --sede: did you mean '--seed'?"),

@@ -90,7 +90,7 @@ def test_every_setting_has_a_flag_and_an_explanation() -> None:
     from cspo.commands.train import _explanations
 
     grouped = {name for _, names in GROUPS.values() for name in names}
-    others = {"task", "algo", "cost_limit", "algorithm"}
+    others = {"task", "algo", "plugin", "cost_limit", "algorithm"}
     assert grouped | others == {item.name for item in dataclasses.fields(TrainConfig)}
     assert all(_explanations(TrainConfig).values())
 
@@ -172,8 +172,8 @@ def test_settings_without_a_task_or_with_an_unknown_algorithm(tmp_path: Path) ->
         make_config()
     with pytest.raises(CspoError, match="name no task"):
         from_dict({"seed": 1})
-    with pytest.raises(CspoError, match="Unknown algorithm 'cpso': did you mean 'cspo'"):
-        make_config(TASK, "cpso")
+    with pytest.raises(CspoError, match="Unknown algorithm 'cspoo': did you mean 'cspo'"):
+        make_config(TASK, "cspoo")
     with pytest.raises(CspoError, match="Cannot read settings file"):
         make_config(TASK, file=tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("seed = = 3")

@@ -54,11 +54,19 @@ def test_the_readme_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert policy([0.0] * 11).shape == (3,)
 
 
-@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md")))
+@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
 def test_links_on_pages_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)", text):
         assert (ROOT / page).parent.joinpath(target).exists(), f"{page} links to {target}"
+
+
+def test_the_index_of_algorithms_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for name in registry.algorithm_names() if registry._is_built_in(registry.get_algorithm(name))]
+    monkeypatch.setattr(registry, "_registry", {name: registry.get_algorithm(name) for name in names})
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    index = __import__("make_algorithm_index")
+    assert index.PAGE.read_text(encoding="utf-8") == index.page(), "run python docs/make_algorithm_index.py"
 
 
 def test_the_code_of_the_gymnasium_page_runs() -> None:

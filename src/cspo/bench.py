@@ -9,7 +9,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from cspo.config import TrainConfig, make_config
+from cspo.config import TrainConfig, from_dict, make_config, to_dict
 from cspo.envs import BatchEnv
 from cspo.errors import CspoError
 
@@ -120,7 +120,8 @@ class _TimedEnv:
 def _side_by_side(config: TrainConfig, runs: int) -> list[list[EpochTimes]]:
     context = multiprocessing.get_context("spawn")  # each run starts as clean as one started by hand
     barrier, results = context.Barrier(runs), context.SimpleQueue()
-    processes = [context.Process(target=_measure_into, args=(config, barrier, results)) for _ in range(runs)]
+    settings = to_dict(config)  # plain data: the class of a plugin's settings is not known there yet
+    processes = [context.Process(target=_measure_into, args=(settings, barrier, results)) for _ in range(runs)]
     for process in processes:
         process.start()
     collected = [results.get() for _ in processes]
@@ -132,9 +133,9 @@ def _side_by_side(config: TrainConfig, runs: int) -> list[list[EpochTimes]]:
     return collected
 
 
-def _measure_into(config: TrainConfig, barrier: Any, results: Any) -> None:
+def _measure_into(settings: dict[str, Any], barrier: Any, results: Any) -> None:
     try:
-        results.put(measure(config, barrier))
+        results.put(measure(from_dict(settings), barrier))
     except BaseException as error:  # the parent waits for one answer from every process
         barrier.abort()
         results.put(f"{type(error).__name__}: {error}")

@@ -21,6 +21,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.envs.native import check_native
 from cspo.envs.tasks import native_name, native_tasks
 from cspo.errors import CspoError, flag, nearest, require_not_negative, require_positive
+from cspo.plugins import load_plugin
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,6 +37,8 @@ class TrainConfig:
     """A native task, a Gymnasium id, or `module:factory` of your own environment."""
     algo: str = "cspo"
     """Algorithm, see `cspo algos`."""
+    plugin: str | None = None
+    """File, or module, of yours that registers algorithms, see docs/own-algorithm.md."""
     cost_limit: tuple[float, ...] = (25.0,)
     """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
     cost_terms: tuple[str, ...] = ()
@@ -63,6 +66,10 @@ class TrainConfig:
     """Bound of a standardised observation."""
     observation_std_floor: float = 0.01
     """Smallest standard deviation an observation is divided by."""
+    normalise_rewards: bool = False
+    """Train on rewards standardised with running statistics and bounded by 5; what is logged stays raw."""
+    normalise_costs: bool = False
+    """The same for costs, each on its own; the limit refers to raw costs all the same."""
     episode_window: int = 100
     """Finished episodes over which return, cost J_c and length are averaged."""
 
@@ -138,6 +145,7 @@ def make_config(
         **settings: Fields of `TrainConfig`; fields of the algorithm's `Config` may stand beside them.
     """
     from_file = {} if file is None else read_settings(file)
+    use_plugin(from_file | settings)
     task = task or from_file.get("task")
     algo = algo or from_file.get("algo", "cspo")
     if not isinstance(task, str) or not isinstance(algo, str):
@@ -221,11 +229,19 @@ def from_dict(data: dict[str, Any]) -> TrainConfig:
     values = dict(data)
     if "task" not in values:
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
+    values |= use_plugin(values)
     algorithm = get_algorithm(values.get("algo", "cspo"))
     own = _build(algorithm.Config, _algorithm_table(values), "algorithm.")
     config: TrainConfig = _build(TrainConfig, values | {"algorithm": own}, "")
     validate(config)
     return config
+
+
+def use_plugin(settings: dict[str, Any]) -> dict[str, str]:
+    """Load the plugin that the settings name, and return that setting as a run keeps it; nothing if there is none."""
+    if settings.get("plugin") is None:
+        return {}
+    return {"plugin": load_plugin(_convert(settings["plugin"], str, "plugin"))}
 
 
 def _build(cls: Any, values: dict[str, Any], prefix: str) -> Any:

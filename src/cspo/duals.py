@@ -92,6 +92,52 @@ class AdamAscent:
         self.count = int(state["count"])
 
 
+class PIDDual:
+    """A PID controller on J_c - d (Stooke, Achiam and Abbeel, 2020): lam = [K_P P + I + K_D D]_+.
+
+    P is a moving average of the error, I its clipped sum times K_I, D the rise of the smoothed cost over `delay`
+    steps. The first `delay` steps measure that rise from zero.
+    """
+
+    def __init__(
+        self,
+        num_costs: int,
+        init: float = 0.001,
+        proportional: float = 0.1,
+        integral: float = 0.01,
+        derivative: float = 0.01,
+        memory: float = 0.95,
+        delay: int = 10,
+    ) -> None:
+        """Start the integral, and with it K multipliers, at `init`; `memory` is the averages' share of the past."""
+        self.K_P, self.K_I, self.K_D = proportional, integral, derivative
+        self.memory, self.delay = memory, delay
+        self.I = np.full(num_costs, float(init))
+        self.lam = self.I.copy()
+        self.error, self.cost = np.zeros(num_costs), np.zeros(num_costs)  # moving averages
+        self.history = np.zeros((1, num_costs))  # smoothed costs, oldest first, at most `delay`
+
+    def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
+        """See `Dual`."""
+        beta = self.memory
+        self.I = np.maximum(0.0, self.I + self.K_I * (J_c - d))
+        self.error = beta * self.error + (1.0 - beta) * (J_c - d)
+        self.cost = beta * self.cost + (1.0 - beta) * J_c
+        D = np.maximum(0.0, self.cost - self.history[0])
+        self.lam = np.maximum(0.0, self.K_P * self.error + self.I + self.K_D * D)
+        self.history = np.concatenate([self.history, self.cost[None]])[-self.delay :]
+        return self.lam
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Dual`."""
+        return {name: getattr(self, name).copy() for name in ("lam", "I", "error", "cost", "history")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Dual`."""
+        for name in ("lam", "I", "error", "cost", "history"):
+            setattr(self, name, np.array(state[name]))
+
+
 def make_dual(rule: DualRule, num_costs: int, init: float, lr: float, upper: float = np.inf) -> Dual:
     """Return the multipliers of this rule."""
     kind = AdamAscent if rule == "adam" else ProjectedAscent

@@ -91,16 +91,19 @@ class TrainedPolicy:
         return np.asarray(scaled[0] if raw.ndim == 1 else scaled)
 
 
-def load(run_dir: Path | str, checkpoint: Path | str | int | None = None) -> TrainedPolicy:
+def load(
+    run_dir: Path | str, checkpoint: Path | str | int | None = None, *, plugin: str | None = None
+) -> TrainedPolicy:
     """Return the policy of a run.
 
     Args:
         run_dir: The run's folder.
         checkpoint: A checkpoint file, or the number of epochs after which it was written; by default the
             newest that can be read.
+        plugin: File or module with the run's algorithm, if it is not where it was.
     """
     run_dir = Path(run_dir)
-    config = load_config(run_dir)
+    config = load_config(run_dir, plugin)
     folder = run_dir / "checkpoints"
     if checkpoint is None:
         state, _ = load_newest(folder)

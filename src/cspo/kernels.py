@@ -17,7 +17,7 @@ import numba
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401 (the BLAS behind np.dot below: loaded now, so that thread limits reach it)
 
-from cspo.surrogates import CLIPPED_MIN, CONSTANT
+from cspo.surrogates import CLIPPED_MAX, CLIPPED_MIN, CONSTANT, DIVERGENCE, INSIDE, UNCLIPPED_INSIDE
 
 # Reductions may be reordered, so that they vectorise; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -219,14 +219,64 @@ def normalise(x, mean, inverse_std, clip, out):
 
 
 @kernel
+def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, kl):
+    """Fill kl (B,) with KL(new || reference), summed over actions, and shift (B, A) with its slope by the mean."""
+    for row in range(index.size):
+        total = np.float32(0.0)
+        for column in range(log_std.size):
+            difference = mean[row, column] - reference_mean[index[row], column]
+            log_ratio = log_std[column] - reference_log_std[column]
+            shift[row, column] = difference * np.exp(np.float32(-2.0) * reference_log_std[column])
+            total += np.float32(0.5) * (difference * shift[row, column] + np.expm1(np.float32(2.0) * log_ratio))
+            total -= log_ratio
+        kl[row] = total
+
+
+@kernel
+def surrogate(kind, r, a, low, high, kl, inside):
+    """Return the value of one surrogate at one sample and its slope: by kl for DIVERGENCE, else by the ratio."""
+    nothing = np.float32(0.0)
+    if kind == CONSTANT:
+        return a, nothing
+    if kind == DIVERGENCE:
+        return (a * kl, a) if inside else (nothing, nothing)
+    if kind == INSIDE:
+        return (a, nothing) if inside else (nothing, nothing)
+    if kind == UNCLIPPED_INSIDE and not inside:
+        return nothing, nothing
+    clipped = min(max(r, low), high) * a
+    if (kind == CLIPPED_MIN and clipped < r * a) or (kind == CLIPPED_MAX and clipped > r * a):
+        return clipped, nothing
+    return r * a, a
+
+
+@kernel
 def actor_forward(
-    parameters, sizes, x, action, old_log_prob, A, kinds, clip, index, inputs, work, z, ratio, values, slopes
+    parameters,
+    sizes,
+    x,
+    action,
+    old_log_prob,
+    A,
+    kinds,
+    clip,
+    reference_mean,
+    reference_log_std,
+    trust,
+    index,
+    inputs,
+    work,
+    z,
+    ratio,
+    shift,
+    values,
+    slopes,
 ):
     """Evaluate the policy and S surrogates on the minibatch `index` of the whole batch.
 
-    Fills z (B, A) = (action - mean) / std, the ratio (B,), the surrogate means `values` (S,) and their derivatives
-    by the ratio, `slopes` (B, S). Kinds, with A (n, S): CLIPPED_MIN min(r A, clip(r) A); CLIPPED_MAX
-    max(r A, clip(r) A); CONSTANT A.
+    Fills z (B, A) = (action - mean) / std, the ratio (B,), the slope of KL(new || reference) by the mean, `shift`
+    (B, A), the surrogate means `values` (S,) and their slopes (B, S). A is (n, S), its columns of these `kinds` (S,);
+    without a reference, reference_mean is empty.
     """
     actions, rows = action.shape[1], index.size
     border = parameters.size - actions
@@ -237,6 +287,9 @@ def actor_forward(
     inverse_std = np.exp(-log_std)
     constant = log_std.sum() + np.float32(0.5 * np.log(2.0 * np.pi)) * actions
     low, high = np.float32(1.0 - clip), np.float32(1.0 + clip)
+    kl = np.zeros(rows, np.float32)
+    if reference_mean.shape[0] > 0:
+        divergence(mean, log_std, reference_mean, reference_log_std, index, shift, kl)
     values[:] = 0.0
     for row in range(rows):
         sample = index[row]
@@ -248,20 +301,28 @@ def actor_forward(
         r = np.exp(np.float32(-0.5) * square - constant - old_log_prob[sample])
         ratio[row] = r
         for s in range(kinds.size):
-            a = A[sample, s]
-            value, slope = r * a, a
-            if kinds[s] == CONSTANT:
-                value, slope = a, np.float32(0.0)
-            else:
-                clipped = min(max(r, low), high) * a
-                if (clipped < value) if kinds[s] == CLIPPED_MIN else (clipped > value):
-                    value, slope = clipped, np.float32(0.0)
+            value, slope = surrogate(kinds[s], r, A[sample, s], low, high, kl[row], kl[row] <= trust)
             values[s] += value / rows
             slopes[row, s] = slope / rows
 
 
 @kernel
-def actor_backward(parameters, gradient, sizes, weights, z, ratio, slopes, entropy, inputs, work, scratch):
+def actor_backward(
+    parameters,
+    gradient,
+    sizes,
+    weights,
+    kinds,
+    z,
+    ratio,
+    shift,
+    reference_log_std,
+    slopes,
+    entropy,
+    inputs,
+    work,
+    scratch,
+):
     """Write the gradient of sum_s weights_s L_s - entropy * H at the last `actor_forward`."""
     rows, actions = z.shape
     border = parameters.size - actions
@@ -269,14 +330,24 @@ def actor_backward(parameters, gradient, sizes, weights, z, ratio, slopes, entro
     log_std_gradient = gradient[border:]
     log_std_gradient[:] = np.float32(-entropy)  # the entropy grows by one per unit of each log std
     delta = np.empty((rows, actions), np.float32)
+    # Apart from each other, so that neither loop has a branch.
+    kl_weights = np.where(kinds == DIVERGENCE, weights, np.float32(0.0))
+    ratio_weights = weights - kl_weights
     for row in range(rows):
-        by_ratio = np.float32(0.0)
+        by_ratio, by_kl = np.float32(0.0), np.float32(0.0)
         for s in range(weights.size):
-            by_ratio += weights[s] * slopes[row, s]
+            by_ratio += ratio_weights[s] * slopes[row, s]
+        for s in range(weights.size):
+            by_kl += kl_weights[s] * slopes[row, s]
         by_log_prob = by_ratio * ratio[row]  # d ratio / d log_prob = ratio
         for column in range(actions):
             standard = z[row, column]
             delta[row, column] = by_log_prob * standard * inverse_std[column]  # d log_prob / d mean = z / std
             log_std_gradient[column] += by_log_prob * (standard * standard - np.float32(1.0))
+        if by_kl != 0.0:
+            for column in range(actions):
+                log_ratio = parameters[border + column] - reference_log_std[column]
+                delta[row, column] += by_kl * shift[row, column]
+                log_std_gradient[column] += by_kl * np.expm1(np.float32(2.0) * log_ratio)  # std^2 / reference^2 - 1
     batch = inputs[: rows * sizes[0]].reshape(rows, sizes[0])
     mlp_backward(parameters[:border], sizes, batch, work, delta, scratch, gradient[:border])

@@ -16,9 +16,9 @@ from cspo.arithmetic import denormals_flushed, single_threaded_math
 from cspo.config import TrainConfig
 from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
-from cspo.policy import Normaliser, Policy
+from cspo.policy import Normaliser, Policy, SignalNormaliser
 from cspo.rollout import collect, finished_episodes
-from cspo.run import RunFolder, check_facts, environment_facts, make_environment
+from cspo.run import RunFolder, check_facts, environment_facts, limits_for, make_environment
 from cspo.streams import set_stream_state, stream, stream_state
 from cspo.types import EpochReport, FloatArray, Rollout
 from cspo.window import EpisodeWindow, cost_without_episodes
@@ -76,7 +76,7 @@ class Trainer:
             run_dir: The run's folder.
             env: The environment object or factory, if the run used one.
             cost_fn: The cost function, if the run used one.
-            **changes: Settings to change from here on: `total_steps` or `threads`.
+            **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if that file has moved.
         """
         run, config, state = RunFolder.reopen(run_dir, changes)
         try:
@@ -114,6 +114,7 @@ class Trainer:
                     config.gae_lambda,
                     config.resolved_cost_gamma,
                     config.resolved_cost_gae_lambda,
+                    getattr(self.algorithm, "extra_stream", None),
                 )
                 self.learner.set_progress(self.epoch / config.epochs if config.actor_lr_decay else 0.0)
                 update_started = perf_counter()
@@ -192,6 +193,7 @@ class Trainer:
 
 def build_policy(config: TrainConfig, env: Any) -> Policy:
     """Return the untrained policy of a run."""
+    num_costs = len(env.cost_names)
     normaliser = Normaliser(
         env.observation_size,
         config.observation_clip,
@@ -201,19 +203,11 @@ def build_policy(config: TrainConfig, env: Any) -> Policy:
     return Policy(
         env.observation_size,
         env.action_size,
-        len(env.cost_names),
+        num_costs,
         normaliser,
         stream(config.seed, "networks"),
         config.hidden_sizes,
         config.log_std_init,
+        SignalNormaliser(num_costs, config.normalise_rewards, config.normalise_costs),
+        num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0,
     )
-
-
-def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
-    """Return the limits (K,) or say how many are needed."""
-    if len(config.cost_limit) != len(cost_names):
-        raise CspoError(
-            f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but --cost-limit gives "
-            f"{len(config.cost_limit)} value(s). Give one limit per cost, separated by commas."
-        )
-    return np.array(config.cost_limit)

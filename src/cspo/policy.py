@@ -1,4 +1,4 @@
-"""Who acts: an observation normaliser, a Gaussian actor, a reward critic and K cost critics."""
+"""Who acts: normalisers, a Gaussian actor, a reward critic and K cost critics."""
 
 from __future__ import annotations
 
@@ -64,6 +64,43 @@ class Normaliser:
         self.mean = np.array(state["mean"])
         self.square_sum = np.array(state["square_sum"])
         self._set_inverse_std()
+
+
+class SignalNormaliser:
+    """Rewards and costs as the advantages and the critics see them: raw, or standardised as observations are.
+
+    At every step the values of all environments are counted and then standardised; every cost has its own
+    statistics. What is not switched on passes unchanged.
+    """
+
+    def __init__(self, num_costs: int, rewards: bool = False, costs: bool = False) -> None:
+        """Start with nothing seen."""
+        self.parts = {"reward": Normaliser(1, enabled=rewards), "cost": Normaliser(num_costs, enabled=costs)}
+
+    def __call__(self, reward: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Count an epoch of rewards (T, N) and costs (T, N, K); return both as (T, N, 1 + K)."""
+        columns = [_step_by_step(self.parts["reward"], reward[..., None]), _step_by_step(self.parts["cost"], cost)]
+        return np.concatenate(columns, axis=2)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the statistics of what is switched on."""
+        return {name: part.state_dict() for name, part in self.parts.items() if part.enabled}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        for name, statistics in state.items():
+            self.parts[name].load_state_dict(statistics)
+
+
+def _step_by_step(normaliser: Normaliser, raw: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Count each step of raw (T, N, D) and standardise it with everything seen until then."""
+    if not normaliser.enabled:
+        return raw
+    result = np.empty_like(raw)
+    for t, values in enumerate(raw):
+        normaliser.push(values)
+        result[t] = normaliser(values)
+    return result
 
 
 @dataclass(slots=True)
@@ -157,7 +194,14 @@ class Actor:
 
 
 class Policy:
-    """Normaliser, actor and 1 + K critics: everything that is trained."""
+    """Normalisers, actor and 1 + K critics: everything that is trained.
+
+    Attributes:
+        normaliser: Of observations.
+        signals: Of rewards and costs.
+        actor: Acts.
+        critics: Value of the reward, of the K costs, and of the K extra streams of an algorithm that has one.
+    """
 
     def __init__(
         self,
@@ -168,18 +212,24 @@ class Policy:
         rng: np.random.Generator,
         hidden_sizes: Sequence[int] = (64, 64),
         log_std_init: float = 0.0,
+        signals: SignalNormaliser | None = None,
+        extra_critics: int = 0,
     ) -> None:
         """Draw the initial networks from `rng`."""
         self.normaliser = normaliser
+        self.signals = SignalNormaliser(num_costs) if signals is None else signals
         self.actor = Actor((observation_size, *hidden_sizes, action_size), log_std_init, rng)
         critic_sizes = (observation_size, *hidden_sizes, 1)
-        self.critic_parameters = torch.zeros(1 + num_costs, parameter_count(critic_sizes))
+        self.num_costs = num_costs
+        self.critic_parameters = torch.zeros(1 + num_costs + extra_critics, parameter_count(critic_sizes))
         self.critic_gradient = torch.zeros_like(self.critic_parameters)
         self.critics = StackedMLP(critic_sizes, self.critic_parameters, self.critic_gradient)
-        self.critics.initialise(rng)
+        # The extra ones last: whether there are any changes nothing for the others.
+        for rows in (slice(0, 1 + num_costs), slice(1 + num_costs, None)):
+            StackedMLP(critic_sizes, self.critic_parameters[rows], self.critic_gradient[rows]).initialise(rng)
 
     def values(self, x: Tensor) -> Tensor:
-        """Return the critics' values (1 + K, B) at normalised observations x (B, D), reward critic first."""
+        """Return the values (1 + K, B) at normalised observations x (B, D): reward, costs, then any extra ones."""
         return self.critics.predict(x)[..., 0]
 
     def state_dict(self) -> dict[str, Any]:
@@ -188,6 +238,7 @@ class Policy:
             "actor": self.actor.parameters.clone(),
             "critics": self.critic_parameters.clone(),
             "normaliser": self.normaliser.state_dict(),
+            "signals": self.signals.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -195,6 +246,7 @@ class Policy:
         self.actor.parameters.copy_(state["actor"])
         self.critic_parameters.copy_(state["critics"])
         self.normaliser.load_state_dict(state["normaliser"])
+        self.signals.load_state_dict(state.get("signals", {}))  # checkpoints of version 0.1 may lack it
 
 
 def mean_kl(batch_mean: Tensor, batch_log_std: Tensor, mean: Tensor, log_std: Tensor) -> float:

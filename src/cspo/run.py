@@ -11,12 +11,14 @@ import numpy as np
 import tomli_w
 
 from cspo import __version__, checkpoint
-from cspo.config import TrainConfig, from_dict, read_settings, to_dict
+from cspo.algorithms import algorithm_names
+from cspo.config import TrainConfig, from_dict, read_settings, to_dict, use_plugin
 from cspo.envs import BatchEnv, make_batch
 from cspo.errors import CspoError
 from cspo.log.progress import ProgressFile
 from cspo.log.tensorboard import EventWriter
-from cspo.types import EpochReport
+from cspo.plugins import MissingPlugin
+from cspo.types import EpochReport, FloatArray
 
 CHANGEABLE = {"total_steps", "threads"}  # what a resumed run may change
 
@@ -56,8 +58,8 @@ class RunFolder:
         settings and the same seed, it becomes the run it would have been.
         """
         path = Path(path)
-        config = load_config(path)
-        unknown = set(changes) - CHANGEABLE
+        config = load_config(path, changes.get("plugin"))
+        unknown = set(changes) - CHANGEABLE - {"plugin"}  # where the algorithm is, and not what it does
         if unknown:
             raise CspoError(
                 f"A resumed run keeps its settings; only {', '.join(sorted(CHANGEABLE))} can change, not "
@@ -129,12 +131,35 @@ def holds_run(path: Path) -> bool:
     return (path / "config.toml").exists()
 
 
-def load_config(path: Path | str) -> TrainConfig:
-    """Return the settings of a run."""
+def load_settings(path: Path | str) -> dict[str, Any]:
+    """Return the settings of a run as plain data; its algorithm need not be known here."""
     path = Path(path)
     if not holds_run(path):
         raise CspoError(f"{path} holds no run (there is no {path / 'config.toml'}).")
-    return from_dict(read_settings(path / "config.toml"))
+    return read_settings(path / "config.toml")
+
+
+def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
+    """Return the settings of a run.
+
+    Args:
+        path: The run's folder.
+        plugin: Where the plugin is that holds the run's algorithm, if it is not where it was.
+    """
+    settings = load_settings(path)
+    if plugin is not None:
+        settings["plugin"] = plugin
+    algo = settings.get("algo")
+    try:
+        use_plugin(settings)
+    except MissingPlugin as fault:
+        if algo not in algorithm_names():
+            where = f"It holds the algorithm {algo!r} of {path}: pass --plugin with where it is."
+            raise CspoError(f"{fault} {where}") from None
+        del settings["plugin"]  # not needed: the algorithm is built in, or this program has registered it
+    if "plugin" not in settings and algo not in algorithm_names():
+        raise CspoError(f"The algorithm {algo!r} of {path} is not built in: pass --plugin with the file that has it.")
+    return from_dict(settings)
 
 
 def free_folder(root: Path, name: str) -> Path:
@@ -175,6 +200,16 @@ def make_environment(config: TrainConfig, env: Any, cost_fn: Any, num_envs: int 
         config.cost_terms,
         config.env_options,
     )
+
+
+def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
+    """Return the limits (K,) or say how many are needed."""
+    if len(config.cost_limit) != len(cost_names):
+        raise CspoError(
+            f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but --cost-limit gives "
+            f"{len(config.cost_limit)} value(s). Give one limit per cost, separated by commas."
+        )
+    return np.array(config.cost_limit)
 
 
 def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def resume(
         env: The environment object or factory, if the run used one.
         cost_fn: The cost function, if the run used one.
         quiet: Print no progress.
-        **changes: `total_steps` or `threads`; everything else stays as it was.
+        **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that file has moved.
     """
     trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, **changes)
     return _train_and_close(trainer, owns_env=env is None, quiet=quiet)

@@ -1,6 +1,8 @@
 """The bricks that papers name, a few lines each, in the papers' letters.
 
-`ratio` is r = pi_theta(a|s) / pi_k(a|s), `A` an advantage, `eps` PPO's clip.
+`ratio` is r = pi_theta(a|s) / pi_k(a|s), `A` an advantage, `eps` PPO's clip. With a reference policy, `kl` is
+KL(pi_theta || reference) at a sample, summed over action dimensions, and a sample is inside if kl <= `trust`; both
+belong to the objective, see `cspo.optim.objective`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-CLIPPED_MIN, CLIPPED_MAX, CONSTANT = 0, 1, 2  # as `kernels.actor_forward` knows them
+# As `kernels.actor_forward` knows them.
+CLIPPED_MIN, CLIPPED_MAX, CONSTANT, UNCLIPPED, UNCLIPPED_INSIDE, DIVERGENCE, INSIDE = range(7)
+NEED_REFERENCE = (UNCLIPPED_INSIDE, DIVERGENCE, INSIDE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,26 @@ def clipped_cost(A: Tensor) -> Surrogate:
 def at_old_policy(A: Tensor) -> Surrogate:
     """L(theta_k) = mean A: the surrogate on the same samples before the update; no gradient."""
     return Surrogate(CONSTANT, A)
+
+
+def unclipped(A: Tensor) -> Surrogate:
+    """L = mean(r A): the first-order estimate of the change itself."""
+    return Surrogate(UNCLIPPED, A)
+
+
+def unclipped_inside(A: Tensor) -> Surrogate:
+    """L = mean(1[kl <= trust] r A): samples outside the trust region count as zero."""
+    return Surrogate(UNCLIPPED_INSIDE, A)
+
+
+def divergence(A: Tensor) -> Surrogate:
+    """D = mean(1[kl <= trust] kl), over as many samples as A has."""
+    return Surrogate(DIVERGENCE, A.new_ones(len(A)))
+
+
+def share_inside(A: Tensor) -> Surrogate:
+    """Share = mean 1[kl <= trust], over as many samples as A has; no gradient."""
+    return Surrogate(INSIDE, A.new_ones(len(A)))
 
 
 def lagrangian_advantage(A_r: Tensor, A_c: Tensor, lam: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ K constraints, E finished episodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,9 +72,27 @@ class Batch:
     log_prob: Tensor  # (n,) log-probability of each action under that policy
     adv_r: Tensor  # (n,) reward advantage, standardised over the epoch
     adv_c: Tensor  # (n, K) cost advantages, centred over the epoch, not scaled
-    value_target: Tensor  # (1 + K, n) targets of the reward critic and the K cost critics
+    value_target: Tensor  # (1 + K, n) targets of the reward critic and the K cost critics, then of extra critics
     any_cost: NDArray[np.bool_]  # (K,) whether the epoch contains any non-zero cost
     epoch_cost: FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
+    episode_length: float = 1.0  # mean length of this epoch's own finished episodes; T if none finished
+    adv_extra: Tensor | None = None  # (n, K) advantages of the algorithm's extra stream, centred; None without one
+
+
+class ExtraStream(NamedTuple):
+    """A further signal per constraint that an algorithm wants critics and advantages for, as a cost has them.
+
+    delta_t = x_t + gamma V_x(s_{t+1}) - V_x(s_t), with a critic V_x for each constraint.
+    """
+
+    signal: FloatArray  # (T, N, K) x
+    gamma: float
+    gae_lambda: float
+    target_min: float  # the critics' targets are not less
+
+
+# Called with the costs c, the cost critics' V_c(s_t) and V_c(s_{t+1}), each (T, N, K), and the costs' gamma and lambda.
+ExtraStreamRule = Callable[[FloatArray, FloatArray, FloatArray, float, float], ExtraStream]
 
 
 @dataclass(frozen=True)

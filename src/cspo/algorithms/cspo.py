@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cspo.algorithms.registry import register
+from cspo.algorithms.registry import Traits, register
 from cspo.duals import DualRule, make_dual
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
@@ -113,6 +113,7 @@ class CSPO:
 
     Config = CSPOConfig
     summary = "PPO with multipliers and a sensitivity-weighted penalty under violation"
+    traits = Traits("first", "dual and penalty")
 
     def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""

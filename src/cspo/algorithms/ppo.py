@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cspo.algorithms.registry import register
+from cspo.algorithms.registry import Traits, register
 from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward
@@ -43,6 +43,7 @@ class PPO:
 
     Config = PPOConfig
     summary = "unconstrained PPO: measures costs, ignores limits"
+    traits = Traits("first", "none")
 
     def __init__(self, config: PPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""

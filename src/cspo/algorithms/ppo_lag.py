@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cspo.algorithms.registry import register
+from cspo.algorithms.registry import Traits, register
 from cspo.duals import DualRule, make_dual
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
@@ -56,6 +56,7 @@ class PPOLag:
 
     Config = PPOLagConfig
     summary = "PPO on the Lagrangian, one adaptive multiplier per constraint"
+    traits = Traits("first", "dual")
 
     def __init__(self, config: PPOLagConfig, learner: Learner, num_costs: int, gamma: float) -> None:
         """See `Algorithm`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from cspo.errors import CspoError, nearest
 from cspo.types import Batch, FloatArray
@@ -12,11 +14,30 @@ from cspo.types import Batch, FloatArray
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
-BUILT_IN = ("cspo", "ppo_lag", "ppo")  # modules of this package
+# Modules of this package.
+BUILT_IN = (
+    *("cspo", "ppo_lag", "ppo", "cppo_pid", "p3o", "appo", "ipo", "focops", "cup", "epo"),
+    *("trpo_pid", "cpo", "pcpo", "c_trpo"),
+)
+
+
+class Traits(NamedTuple):
+    """What tells algorithms apart at a glance; the table in docs/algorithms/README.md is made from it."""
+
+    order: Literal["first", "second"]  # gradient steps on minibatches, or one trust-region step per epoch
+    limits: (
+        str  # what enforces them, in a word or two: "dual", "penalty", "dual and penalty", "projection", ..., "none"
+    )
+    feasible_start: bool = False  # whether it needs a policy within the limits to start from
+    several_limits: bool = True  # whether it takes more than one constraint
 
 
 class Algorithm(Protocol):
-    """What the training loop calls once per epoch."""
+    """What the training loop calls once per epoch.
+
+    A class may also have a static method `extra_stream`, an `ExtraStreamRule`: the policy then gets K more critics, and
+    the batch `adv_extra`. See `epo.py`.
+    """
 
     multiplier: FloatArray  # (K,) zeros where there is none
 
@@ -51,13 +72,41 @@ _registry: dict[str, Any] = {}
 
 
 def register(name: str) -> Callable[[type[AlgorithmType]], type[AlgorithmType]]:
-    """Make a class available as `--algo name`; it needs a frozen dataclass `Config` as an attribute."""
+    """Make a class available as `--algo name`; it needs a frozen dataclass `Config` as an attribute.
+
+    A later class of the same name takes the place of an earlier one, except that built-in names stay what they are.
+    """
 
     def add(cls: type[AlgorithmType]) -> type[AlgorithmType]:
+        if not _is_built_in(cls):
+            _check(name, cls)
         _registry[name] = cls
         return cls
 
     return add
+
+
+def _is_built_in(cls: type) -> bool:
+    return cls.__module__.startswith(f"{__package__}.")
+
+
+def _check(name: str, cls: Any) -> None:
+    """Refuse a user's class that could not be used, or a name that is not free or cannot name a folder."""
+    _load_built_in()
+    if name in _registry and _is_built_in(_registry[name]):
+        raise CspoError(f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another one.")
+    if re.fullmatch(r"\w[\w.-]*", name) is None:
+        raise CspoError(f"{name!r} cannot name an algorithm: use letters, digits and dashes.")
+    if not dataclasses.is_dataclass(getattr(cls, "Config", None)):
+        raise CspoError(f"Algorithm {name!r} has no settings: give {cls.__name__} a frozen dataclass Config.")
+    missing = [part for part in ("update", "state_dict", "load_state_dict") if not callable(getattr(cls, part, None))]
+    if missing:
+        raise CspoError(f"Algorithm {name!r} is incomplete: {cls.__name__} has no {missing[0]}().")
+
+
+def registered_by(module: str) -> list[str]:
+    """Return the names of the algorithms that a module, or a package with its modules, has registered."""
+    return [name for name, cls in _registry.items() if f"{cls.__module__}.".startswith(f"{module}.")]
 
 
 def _load_built_in() -> None:

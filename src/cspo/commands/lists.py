@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.commands.options import parse
+from cspo.commands.options import PluginOption, parse
+from cspo.config import use_plugin
 from cspo.envs.tasks import native_tasks
 
 
@@ -23,6 +24,8 @@ class TasksOptions:
 class AlgosOptions:
     """List the algorithms; `cspo train --algo NAME --help` shows the settings of one."""
 
+    plugin: PluginOption = None
+    """Python file, or module, that registers more."""
     json: bool = False
     """Print a JSON list."""
 
@@ -50,7 +53,8 @@ def tasks(arguments: Sequence[str]) -> int:
 def algos(arguments: Sequence[str]) -> int:
     """Run `cspo algos`."""
     options = parse(AlgosOptions, "algos", arguments)
-    rows = [{"name": name, "summary": get_algorithm(name).summary} for name in algorithm_names()]
+    use_plugin({"plugin": options.plugin})
+    rows = [{"name": name, "summary": getattr(get_algorithm(name), "summary", "")} for name in algorithm_names()]
     if options.json:
         print(json.dumps(rows))
         return 0

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from cspo.commands.options import HELP, parse, typed
+from cspo.commands.options import HELP, PluginOption, parse, typed
 from cspo.errors import CspoError, nearest
 
 
@@ -38,6 +38,8 @@ class BenchTrainOptions:
     """Task to train on."""
     algo: str = "cspo"
     """Algorithm."""
+    plugin: PluginOption = None
+    """Python file, or module, that registers it."""
     epochs: typed(int, "epochs") = 5  # type: ignore[valid-type]
     """Epochs to measure, after one to warm up."""
     threads: typed(int, "threads") = 0  # type: ignore[valid-type]

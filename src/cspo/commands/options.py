@@ -19,6 +19,7 @@ from cspo.config import parse_text
 from cspo.errors import CspoError, flag, nearest
 
 Options = TypeVar("Options")
+PluginOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 HELP = ("-h", "--help")
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 import tyro
 
-from cspo.commands.options import parse, typed
+from cspo.commands.options import PluginOption, parse, typed
 from cspo.errors import CspoError
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
-    from cspo.evaluation import EvaluationRow, Interval
+    from cspo.evaluation import EvaluationRow, Interval, TrainedPolicy
 
 RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -33,6 +33,8 @@ class EvalOptions:
     """Episodes of each kind."""
     seed: typed(int | None, "seed") = None  # type: ignore[valid-type]
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
+    plugin: PluginOption = None
+    """Python file, or module, with the run's algorithm, if it is not where it was."""
     json: bool = False
     """Print a JSON list of rows."""
     video: typed(str | None, "video") = None  # type: ignore[valid-type]
@@ -59,27 +61,30 @@ def evaluate(arguments: Sequence[str]) -> int:
     """Run `cspo eval`."""
     options = parse(EvalOptions, "eval", arguments)
     from cspo.evaluation import evaluate as measure
+    from cspo.evaluation import load
 
     if options.video is not None:
         from cspo.recording import check_video
 
         check_video(options.video, options.video_episodes, options.width, options.height)
-    rows = measure(options.run, options.episodes, seed=options.seed)
+    policy = load(options.run, plugin=options.plugin)
+    rows = measure(policy, options.episodes, seed=options.seed)
     # Out of the door before anything is drawn: whatever a graphics driver does, the numbers are not lost.
     print(json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows), flush=True)
     if options.video is not None:
-        _film(options)
+        _film(options, policy)
     return 0
 
 
-def _film(options: EvalOptions) -> None:
+def _film(options: EvalOptions, policy: TrainedPolicy) -> None:
     """Write the video of `cspo eval`; what it says goes to standard error, so that --json stays JSON."""
     from cspo.recording import record
 
+    assert options.video is not None
     print(f"filming to {options.video} ...", file=sys.stderr)
     try:
         film = record(
-            options.run,
+            policy,
             options.video,
             options.video_episodes,
             camera=options.camera,

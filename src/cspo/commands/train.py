@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import tyro
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.commands.options import HELP, option_names, parse, typed
-from cspo.config import TrainConfig, from_dict, make_config, read_settings
+from cspo.commands.options import HELP, PluginOption, option_names, parse, typed
+from cspo.config import TrainConfig, from_dict, make_config, read_settings, use_plugin
 from cspo.errors import CspoError, nearest
 
 # group: what it is about, and its settings
@@ -29,7 +29,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The networks and what they see.",
         (
             *("hidden_sizes", "log_std_init", "normalise_observations", "observation_clip"),
-            "observation_std_floor",
+            *("observation_std_floor", "normalise_rewards", "normalise_costs"),
         ),
     ),
     "advantages": (
@@ -63,6 +63,8 @@ class ResumeOptions:
     """The run's folder."""
     total_steps: typed(int | None, "total_steps") = None  # type: ignore[valid-type]
     """New length of the whole run."""
+    plugin: PluginOption = None
+    """File or module with the run's algorithm, if it is not where it was."""
     threads: typed(int | None, "threads") = None  # type: ignore[valid-type]
     """Threads that step the simulators."""
     quiet: bool = False
@@ -92,7 +94,7 @@ def _resume(arguments: Sequence[str]) -> int:
     options = parse(ResumeOptions, "train", arguments)
     from cspo.session import resume
 
-    changes = {"total_steps": options.total_steps, "threads": options.threads}
+    changes = {"total_steps": options.total_steps, "threads": options.threads, "plugin": options.plugin}
     given = {key: value for key, value in changes.items() if value is not None}
     resume(options.resume, quiet=options.quiet, **given)
     return 0
@@ -103,6 +105,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     words = [word for word in arguments if word not in HELP]
     file = _value_of("--config", words)
     named = {} if file is None else read_settings(file)
+    plugin = use_plugin({"plugin": _value_of("--plugin", words) or named.get("plugin")})
     algo = _value_of("--algo", words) or named.get("algo", "cspo")
     kind: Any = options_class(algo)
     # Twice: which defaults (presets) hold is known only once the task has been read.
@@ -113,7 +116,8 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
         raise CspoError("Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`.")
     values = {name: value for group in GROUPS for name, value in vars(getattr(options, group)).items()}
     own = {} if not hasattr(options, "algorithm") else vars(options.algorithm)
-    config = from_dict(values | {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own)})
+    named_here = {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own), **plugin}
+    config = from_dict(values | named_here)
     _check_task(config.task)
     return config, options.run_dir, options.quiet
 
@@ -152,6 +156,7 @@ def options_class(algo: str) -> type:
     fields: list[Any] = [
         _field("task", Annotated[task, tyro.conf.Positional], None),
         _field("algo", typed(str, "algo", explained["algo"]), "cspo"),
+        _field("plugin", _text("FILE", explained["plugin"]), None),
         _field("cost_limit", setting("cost_limit"), (25.0,)),
         _field("run_dir", _text("DIR", "New folder for the run; by default runs/TASK-ALGO-seedN."), None),
         _field("config", _text("FILE", "TOML file with settings; flags win over it."), None),

@@ -10,7 +10,7 @@ import numpy as np
 
 from cspo.errors import CspoError
 from cspo.log.progress import constraint_columns, read_progress
-from cspo.run import load_config
+from cspo.run import load_settings
 from cspo.types import cost_labels
 
 RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
@@ -25,7 +25,7 @@ def draw_curve(run_dir: Path | str) -> Path:
     from matplotlib.figure import Figure
 
     run_dir = Path(run_dir)
-    config = load_config(run_dir)
+    settings = load_settings(run_dir)
     columns = read_progress(run_dir / "progress.csv")
     if not columns.get("steps"):
         raise CspoError(f"{run_dir / 'progress.csv'} holds no finished epoch: there is nothing to draw yet.")
@@ -41,7 +41,7 @@ def draw_curve(run_dir: Path | str) -> Path:
     for panel in panels:
         _tidy(panel)
     _label_steps(panels[-1], steps)
-    figure.suptitle(f"{config.task}   {config.algo}   seed {config.seed}", fontsize=12)
+    figure.suptitle(f"{settings['task']}   {settings['algo']}   seed {settings['seed']}", fontsize=12)
     figure.align_ylabels(panels)
     path = run_dir / "curve.png"
     figure.savefig(path, dpi=130)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import numpy as np
 
 from cspo.checkpoint import write_text
 from cspo.types import EpochReport, per_constraint
@@ -43,7 +45,7 @@ class ProgressFile:
             self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115 (kept open)
             if new:
                 self._file.write(",".join(row) + "\n")
-        self._file.write(",".join(map(repr, row.values())) + "\n")
+        self._file.write(",".join(map(_written, row.values())) + "\n")
         self._file.flush()
 
     def sync(self) -> None:
@@ -102,3 +104,8 @@ def constraint_columns(columns: dict[str, list[float]], name: str) -> list[list[
     while f"{name}_{len(found)}" in columns:
         found.append(columns[f"{name}_{len(found)}"])
     return found
+
+
+def _written(value: Any) -> str:
+    """Return a number in full; an algorithm may give NumPy's, whose `repr` is not one."""
+    return repr(int(value)) if isinstance(value, int | np.integer) else repr(float(value))

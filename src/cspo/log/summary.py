@@ -122,8 +122,8 @@ def versions() -> dict[str, str]:
 def config_digest(config: TrainConfig) -> str:
     """Return a short digest of the settings that influence results."""
     data = to_dict(config)
-    for name in ("threads", "tensorboard", "checkpoint_every", "keep_checkpoints"):
-        data.pop(name)
+    for name in ("threads", "tensorboard", "checkpoint_every", "keep_checkpoints", "plugin"):
+        data.pop(name, None)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -17,7 +17,8 @@ from cspo.arithmetic import flush_denormals
 from cspo.errors import CspoError
 from cspo.networks import Workspace
 from cspo.optim.adam import FlatAdam
-from cspo.optim.objective import AutogradObjective, Objective, SurrogateObjective
+from cspo.optim.objective import AutogradObjective, Objective, Reference, SurrogateObjective
+from cspo.optim.trust_region import TrustRegion
 from cspo.policy import Policy, gaussian_log_prob, mean_kl, standardise
 from cspo.types import Batch, per_constraint
 
@@ -28,22 +29,26 @@ Order = NDArray[np.int64]
 class FitResult:
     """How a fit went."""
 
-    kl: float  # KL(old || new) over the whole batch at the end
+    kl: float  # KL(old || new) over the whole batch at the end, from the policy that collected it
+    kl_reference: float  # KL(reference || new), which the limit is about; the same but for `fit_actor`
     passes: int  # passes done before the KL stop
-    ratio: Tensor  # (n,) of the final policy
+    mean: Tensor  # (n, A) of the final policy
+    ratio: Tensor  # (n,) of the final policy to the one that collected the batch
     metrics: dict[str, float]
 
 
 class _Pass(NamedTuple):
     """What one pass over the batch gave."""
 
-    critic_errors: list[float]  # mean squared errors met on the way, one per critic
+    critic_errors: list[float]  # mean squared errors met on the way, one per critic; empty if none was trained
     mean: Tensor  # (n, A) the policy's means after it
     stopped: bool  # whether the KL check of a minibatch ended it early
 
 
 class Learner:
     """Owns the optimisers of one policy; `fit` is what first-order algorithms hand their loss to.
+
+    `fit_actor` and `fit_critics` are its two halves, for algorithms that train them at different times.
 
     Per minibatch the reward critic, the cost critics and the actor each take one step. They share no
     parameters, so each network makes its pass over the same minibatches on its own, on as many threads as there
@@ -86,22 +91,51 @@ class Learner:
         self.actor_optimiser.lr = self.base_actor_lr * (1.0 - fraction)
 
     def fit(self, batch: Batch, objective: Objective) -> FitResult:
-        """Minimise the objective until the passes are done or the KL limit is exceeded."""
+        """Minimise the objective, and train the critics, until the passes are done or the KL limit is exceeded."""
+        return self._fit(batch, objective, Reference(batch.mean, batch.log_std), range(self.policy.critics.count))
+
+    def fit_actor(self, batch: Batch, objective: Objective, reference: Reference) -> FitResult:
+        """Like `fit`, without the critics and with the KL limit around `reference`."""
+        return self._fit(batch, objective, reference, range(0))
+
+    def fit_critics(self, batch: Batch) -> dict[str, float]:
+        """Train the critics alone, in all passes, and return the metrics."""
+        fit = self._fit(batch, None, Reference(batch.mean, batch.log_std), range(self.policy.critics.count))
+        return {name: value for name, value in fit.metrics.items() if name != "actor_lr"}  # the actor did not move
+
+    def trust_region(self, batch: Batch, damping: float, iterations: int) -> TrustRegion:
+        """Return the actor's trust region on this batch, for algorithms that take one step per epoch."""
+        if self.entropy_coefficient:
+            raise CspoError("A trust-region algorithm has no entropy bonus: leave --entropy-coefficient at 0.")
+        return TrustRegion(self.policy.actor, batch, damping, iterations, self._pool)
+
+    def _fit(self, batch: Batch, objective: Objective | None, reference: Reference, critics: range) -> FitResult:
         samples = len(batch.log_prob)
         kl, passes = 0.0, 0
         for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
             order = self.rng.permutation(samples)
-            done = self._run_pass(batch, objective, order)
-            kl = mean_kl(batch.mean, batch.log_std, done.mean, self.policy.actor.log_std)
+            done = self._run_pass(batch, objective, reference, critics, order)
+            if objective is None:
+                continue
+            kl = mean_kl(reference.mean, reference.log_std, done.mean, self.policy.actor.log_std)
             if not kl <= self.target_kl or done.stopped:
                 break
         self._require_finite(kl, passes)
-        return FitResult(kl, passes, self._ratio(batch, done.mean), self._metrics(done.critic_errors))
+        return FitResult(
+            mean_kl(batch.mean, batch.log_std, done.mean, self.policy.actor.log_std),
+            kl,
+            passes,
+            done.mean,
+            self._ratio(batch, done.mean),
+            self._metrics(done.critic_errors),
+        )
 
-    def _run_pass(self, batch: Batch, objective: Objective, order: Order) -> _Pass:
-        """Let every network see every minibatch of `order` once."""
-        waiting = deque(range(self.policy.critics.count))
-        errors = [0.0] * len(waiting)
+    def _run_pass(
+        self, batch: Batch, objective: Objective | None, reference: Reference, critics: range, order: Order
+    ) -> _Pass:
+        """Let these critics, and the actor if it has an objective, see every minibatch of `order` once."""
+        waiting = deque(critics)
+        errors = [0.0] * len(critics)
 
         def train_critics() -> None:
             while waiting:
@@ -111,17 +145,21 @@ class Learner:
                     return
                 errors[k] = self._critic_pass(k, batch, order)
 
-        if self.kl_check == "minibatch":  # the critics see as much as the actor did before it stopped
-            seen, stopped = self._actor_pass(batch, objective, order)
-            order, futures = order[:seen], []
+        futures, stopped, mean = [], False, batch.mean
+        if objective is not None and self.kl_check == "minibatch":
+            seen, stopped = self._actor_pass(batch, objective, reference, order)
+            order = order[:seen]  # the critics see as much as the actor did before it stopped
         else:
             futures = [self._pool.submit(train_critics) for _ in range(self._workers)] if self._pool else []
-            _, stopped = self._actor_pass(batch, objective, order)
-        mean = self.policy.actor.mlp.predict(batch.observation)[0]
+            if objective is not None:
+                self._actor_pass(batch, objective, reference, order)
+        if objective is not None:
+            mean = self.policy.actor.mlp.predict(batch.observation)[0]
         train_critics()
         for future in futures:
             future.result()
-        self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
+        if critics:
+            self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
         return _Pass(errors, mean, stopped)
 
     def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
@@ -147,7 +185,7 @@ class Learner:
         )
         return total / len(order)
 
-    def _actor_pass(self, batch: Batch, objective: Objective, order: Order) -> tuple[int, bool]:
+    def _actor_pass(self, batch: Batch, objective: Objective, reference: Reference, order: Order) -> tuple[int, bool]:
         """Train the actor; returns the number of samples seen and whether the KL check stopped it."""
         for start in range(0, len(order), self.minibatch_size):
             index = order[start : start + self.minibatch_size]
@@ -155,13 +193,14 @@ class Learner:
                 self._surrogate_step(batch, objective, index)
             else:
                 self._autograd_step(batch, objective, index)
-            if self.kl_check == "minibatch" and not self._minibatch_kl(batch, index) <= self.target_kl:
+            if self.kl_check == "minibatch" and not self._minibatch_kl(batch, reference, index) <= self.target_kl:
                 return start + len(index), True
         return len(order), False
 
     def _surrogate_step(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
         actor, space, size = self.policy.actor, self._actor_space, len(index)
         z = np.empty((size, batch.action.shape[1]), np.float32)
+        shift = np.empty_like(z)
         ratio = np.empty(size, np.float32)
         slopes = np.empty((size, len(objective.kinds)), np.float32)
         values = np.empty(len(objective.kinds))
@@ -174,11 +213,15 @@ class Learner:
             objective.columns,
             objective.kinds,
             objective.clip,
+            objective.reference_mean,
+            objective.reference_log_std,
+            objective.trust,
             index,
             space.inputs,
             space.work,
             z,
             ratio,
+            shift,
             values,
             slopes,
         )
@@ -188,8 +231,11 @@ class Learner:
             actor.gradient_array,
             actor.mlp.size_array,
             weights,
+            objective.kinds,
             z,
             ratio,
+            shift,
+            objective.reference_log_std,
             slopes,
             self.entropy_coefficient,
             space.inputs,
@@ -208,10 +254,10 @@ class Learner:
             loss = loss - self.entropy_coefficient * new.log_std.sum()
         self.actor_optimiser.step(actor.gradient_of(loss, new), max_norm=self.max_grad_norm)
 
-    def _minibatch_kl(self, batch: Batch, index: Order) -> float:
+    def _minibatch_kl(self, batch: Batch, reference: Reference, index: Order) -> float:
         rows, actor = torch.from_numpy(index), self.policy.actor
         mean = actor.mlp.predict(batch.observation[rows])[0]
-        return mean_kl(batch.mean[rows], batch.log_std, mean, actor.log_std)
+        return mean_kl(reference.mean[rows], reference.log_std, mean, actor.log_std)
 
     def _require_finite(self, kl: float, passes: int) -> None:
         critics_finite = bool(np.isfinite(self.policy.critics.parameters).all())
@@ -227,9 +273,14 @@ class Learner:
         return (log_prob - batch.log_prob).exp()
 
     def _metrics(self, errors: list[float]) -> dict[str, float]:
+        border = 1 + self.policy.num_costs
+        critic_losses = {
+            **({"critic_loss_reward": errors[0]} if errors else {}),
+            **per_constraint("critic_loss_cost", errors[1:border]),
+            **per_constraint("critic_loss_extra", errors[border:]),
+        }
         return {
-            "critic_loss_reward": errors[0],
-            **per_constraint("critic_loss_cost", errors[1:]),
+            **critic_losses,
             "policy_std": float(self.policy.actor.log_std.exp().mean()),
             "actor_lr": self.actor_optimiser.lr,
         }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cspo.surrogates import Surrogate
+from cspo.surrogates import NEED_REFERENCE, Surrogate
 from cspo.types import FloatArray
 
 if TYPE_CHECKING:
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 Slopes = Callable[..., Sequence[Any]]
 Columns = dict[str, Any]  # per-sample tensors, first axis n in the batch and B in a minibatch
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A policy held fixed, as it acts on the samples of a batch."""
+
+    mean: Tensor  # (n, A)
+    log_std: Tensor  # (A,)
 
 
 class SurrogateObjective:
@@ -31,11 +39,27 @@ class SurrogateObjective:
         clip: PPO's eps of the clipped ones.
         slopes: Called with the minibatch's values, in order: a float for a surrogate of one advantage, an array
             (K,) for one of K. Returns the derivatives of the loss in the same shapes.
+        reference: The policy of those surrogates that contain a KL divergence.
+        trust: The largest divergence at which a sample counts as inside the trust region.
     """
 
-    def __init__(self, surrogates: Sequence[Surrogate], clip: float, slopes: Slopes) -> None:
+    def __init__(
+        self,
+        surrogates: Sequence[Surrogate],
+        clip: float,
+        slopes: Slopes,
+        reference: Reference | None = None,
+        trust: float = np.inf,
+    ) -> None:
         """See the class."""
-        self.clip, self.slopes = clip, slopes
+        if reference is None and any(item.kind in NEED_REFERENCE for item in surrogates):
+            raise ValueError("A surrogate with a KL divergence needs a reference policy.")
+        self.clip, self.slopes, self.trust = clip, slopes, float(trust)
+        # (n, A) and (A,); empty without a reference, so that one compiled function serves both.
+        self.reference_mean, self.reference_log_std = np.empty((0, 0), np.float32), np.empty(0, np.float32)
+        if reference is not None:
+            self.reference_mean = np.ascontiguousarray(reference.mean.numpy())
+            self.reference_log_std = reference.log_std.numpy()
         columns = [np.atleast_2d(item.A.numpy().T).T for item in surrogates]  # (n, 1) or (n, K) each
         self.columns = np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float32)  # (n, S)
         self.kinds = np.repeat([item.kind for item in surrogates], [column.shape[1] for column in columns])

@@ -1,0 +1,108 @@
+"""APPO: augmented proximal policy optimisation, an augmented Lagrangian (Dai et al., 2023).
+
+    minimise  [ -L_R + sum_i f_i L_C_i ] / (1 + sum_i f_i)
+
+    f    = [lam + sigma (J_c - d)]_+         held fixed during an update
+    L_R  = mean min(r A_r, clip(r) A_r)      L_C = mean max(r A_c, clip(r) A_c)      (clipped separately)
+    lam  <- Adam ascent on lam (J_c - d), clamped at 0, once per epoch, before the policy update
+
+f is the gradient of the augmented Lagrangian's (sigma / 2)([lam / sigma + phi]_+^2 - lam^2 / sigma^2) by the
+constraint phi at theta_k, so the penalty starts before the limit is reached, at J_c > d - lam / sigma.
+
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
+lam = `multiplier`, sigma = `penalty`, f = `effective_multiplier` in the log, J_c = mean episode cost over the window,
+d = `cost_limit`, clip(r) = clip(r, 1 - eps, 1 + eps) with eps = `clip`.
+
+From the authors' code: f uses J_c alone and not the surrogate, sigma is constant. Not from it: full-batch policy
+steps, a fixed and annealed standard deviation and scaled rewards; those belong to its training loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cspo.algorithms.registry import Traits, register
+from cspo.duals import DualRule, make_dual
+from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.optim.objective import SurrogateObjective
+from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward
+from cspo.types import Batch, FloatArray, per_constraint
+
+if TYPE_CHECKING:
+    from cspo.optim.minibatch import Learner
+
+
+@dataclass(frozen=True)
+class APPOConfig:
+    """Settings of APPO."""
+
+    penalty: float = 0.2
+    """Weight sigma of the quadratic penalty."""
+    clip: float = 0.2
+    """Clip range eps of the probability ratio."""
+    multiplier_init: float = 0.001
+    """Initial Lagrange multiplier."""
+    multiplier_lr: float = 0.035
+    """Step size of the multiplier."""
+    multiplier_max: float = float("inf")
+    """Upper bound of the multiplier."""
+    dual: DualRule = "adam"
+    """Adam, or projected (plain ascent, cut off at zero; the textbook rule has a step size of sigma)."""
+
+    def validate(self, num_costs: int) -> None:
+        """Refuse settings that make no sense."""
+        require_positive(self, "clip", "multiplier_lr")
+        require_not_negative(self, "penalty", "multiplier_init", "multiplier_max")
+        if self.multiplier_init > self.multiplier_max:
+            raise CspoError("--multiplier-init is above --multiplier-max.")
+
+
+@register("appo")
+class APPO:
+    """PPO on the augmented Lagrangian."""
+
+    Config = APPOConfig
+    summary = "PPO on the augmented Lagrangian: multipliers plus a quadratic penalty"
+    traits = Traits("first", "dual and penalty")
+
+    def __init__(self, config: APPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+        """See `Algorithm`."""
+        self.config, self.learner = config, learner
+        self.dual = make_dual(
+            config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
+        )
+
+    @property
+    def multiplier(self) -> FloatArray:
+        """The Lagrange multipliers, shape (K,)."""
+        return self.dual.lam
+
+    def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
+        """See `Algorithm`."""
+        eps, sigma = self.config.clip, self.config.penalty
+        lam = self.dual.step(J_c, d)
+        f = np.maximum(lam + sigma * (J_c - d), 0.0)
+        scale = 1.0 + f.sum()
+        objective = SurrogateObjective(
+            [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)], eps, lambda L_R, L_C: (-1.0 / scale, f / scale)
+        )
+        fit = self.learner.fit(batch, objective)
+        return {
+            "kl": fit.kl,
+            "passes": fit.passes,
+            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
+            **per_constraint("violation", J_c - d),
+            **per_constraint("effective_multiplier", f),
+            **fit.metrics,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"dual": self.dual.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""
+        self.dual.load_state_dict(state["dual"])

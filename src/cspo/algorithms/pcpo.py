@@ -1,0 +1,97 @@
+"""PCPO: a reward step, then a projection onto the limit (Yang, Rosca, Narasimhan and Ramadge, 2020).
+
+    step = sqrt(2 delta / q) Hx - [ (sqrt(2 delta / q) r + c) / s ]_+ p        variant="paper"
+    step = sqrt(2 delta / q) x  - [ (sqrt(2 delta / q) r + c) / s ]_+ p        variant="corrected"
+
+    x = H^-1 g ,  p = H^-1 b ,  q = x^T H x ,  r = g^T p ,  s = b^T p
+
+shortened by 0.8 until mean(r A_c) rises by at most [-c]_+ and K <= delta; the reward is not tested. The second term is
+the shortest way, in the norm of H, from the reward step to the linearised limit c + b^T y = 0.
+
+Symbols: g = grad mean(r A_r), b = grad mean(r A_c), c = J_c - d, K = KL(old || new) averaged over samples and action
+dimensions, H = its Hessian at theta_k + damping I, delta = `kl_limit`.
+
+The usual implementation multiplies x by H once more: its first term Hx is the plain gradient g, with a scale meant for
+x. That is what the paper's experiments ran, so it is the default; the projection then does not end on the limit. Both
+keep c per episode beside surrogates per step: above the limit the step is -p, and the search decides its length. The
+usual implementation repeats a step whose KL overflows until it gives up; "corrected" shortens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cspo.algorithms.registry import Traits, register
+from cspo.errors import require_one_limit, require_positive
+from cspo.types import Batch, FloatArray
+
+if TYPE_CHECKING:
+    from cspo.optim.minibatch import Learner
+    from cspo.optim.trust_region import Trial
+
+
+@dataclass(frozen=True)
+class PCPOConfig:
+    """Settings of PCPO."""
+
+    variant: Literal["paper", "corrected"] = "paper"
+    """As in the paper's experiments, with Hx in the reward step, or x as it should be."""
+    kl_limit: float = 0.01
+    """Trust region delta: limit of the KL averaged over samples and action dimensions."""
+    cg_iterations: int = 15
+    """Iterations of conjugate gradients."""
+    damping: float = 0.1
+    """Added to the diagonal of the curvature."""
+    backtracks: int = 200
+    """Tries of the line search, each 0.8 times the one before."""
+
+    def validate(self, num_costs: int) -> None:
+        """Refuse settings that make no sense."""
+        require_one_limit("PCPO", num_costs)
+        require_positive(self, "kl_limit", "cg_iterations", "damping", "backtracks")
+
+
+@register("pcpo")
+class PCPO:
+    """A reward step projected onto the limit."""
+
+    Config = PCPOConfig
+    summary = "reward step, then a projection onto the limit; one limit"
+    traits = Traits("second", "projection", several_limits=False)
+
+    def __init__(self, config: PCPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+        """See `Algorithm`."""
+        self.config, self.learner = config, learner
+        self.multiplier = np.zeros(num_costs)
+
+    def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
+        """See `Algorithm`."""
+        cfg, delta, corrected = self.config, self.config.kl_limit, self.config.variant == "corrected"
+        A_c, c = batch.adv_c[:, 0], float(J_c[0] - d[0])
+
+        region = self.learner.trust_region(batch, cfg.damping, cfg.cg_iterations)
+        g, b = region.gradient(batch.adv_r), region.gradient(A_c)
+        x, p = region.solve(g, b)
+        Hx = region.product(x)
+        q, r, s = float(x @ Hx), float(g @ p), float(b @ p)
+
+        scale = np.sqrt(2.0 * delta / (q + 1e-8))
+        # Without any cost gradient there is nothing to project along.
+        projection = max(0.0, (scale * r + c) / s) if s > 0.0 else 0.0
+        y = scale * (x if corrected else Hx) - projection * p
+
+        def accept(new: Trial) -> bool:
+            return new.change(A_c) <= max(-c, 0.0) and new.kl <= delta
+
+        step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
+        return {**step.metrics, "violation": c, "projection": projection, **self.learner.fit_critics(batch)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """PCPO remembers nothing between epochs."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """PCPO remembers nothing between epochs."""

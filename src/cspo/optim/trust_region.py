@@ -1,0 +1,144 @@
+"""One step per epoch inside a trust region: curvature, conjugate gradients, backtracking. Each exists only here.
+
+    K(theta) = mean over samples AND action dimensions of KL(old || new)        the size of a step
+    H        = Hessian of K at theta_k + damping I                              its curvature
+
+A method states a direction and a rule of acceptance; `TrustRegion.search` walks back along the direction until the
+rule holds, and puts the actor back where it was if it never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from cspo.errors import CspoError
+from cspo.optim.fisher import Fisher
+from cspo.policy import Actor, gaussian_log_prob, mean_kl, standardise
+from cspo.types import Batch, FloatArray
+
+CG_GUARD, CG_RESIDUAL = 1e-6, 1e-10
+SHRINK = 0.8  # factor of the step from one try to the next
+
+
+def conjugate_gradient(product: Callable[[FloatArray], FloatArray], b: FloatArray, iterations: int) -> FloatArray:
+    """Return an approximate solution x of H x = b, where `product(v)` is H v.
+
+    As in the usual implementations 1e-6 is added to both denominators. It keeps b = 0 harmless, and it shortens late
+    iterations visibly when b is small.
+    """
+    x, r, p = np.zeros_like(b), b.copy(), b.copy()
+    rr = r @ r
+    for _ in range(iterations):
+        Hp = product(p)
+        alpha = rr / (p @ Hp + CG_GUARD)
+        x += alpha * p
+        r -= alpha * Hp
+        rr_new = r @ r
+        if np.sqrt(rr_new) < CG_RESIDUAL:
+            break
+        p = r + (rr_new / (rr + CG_GUARD)) * p
+        rr = rr_new
+    return x
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A policy on the batch, compared with the one at theta_k."""
+
+    ratio: Tensor  # (n,) pi_theta(a|s) / pi_k(a|s)
+    start: Tensor  # (n,) the same at theta_k: 1 up to rounding
+    kl: float  # K, averaged over samples and action dimensions
+
+    def change(self, A: Tensor) -> float:
+        """Return L(theta) - L(theta_k) of the surrogate L = mean(r A)."""
+        return float(np.mean((self.ratio - self.start).numpy() * A.numpy(), dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a search ended."""
+
+    fraction: float  # of the full step that was taken; 0 = the actor did not move
+    backtracks: int  # tries that were refused
+    kl: float  # KL(old || new) of the step taken, summed over action dimensions as everywhere in the logs
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """What is logged."""
+        return {"kl": self.kl, "step_fraction": self.fraction, "backtracks": self.backtracks}
+
+
+class TrustRegion:
+    """The actor at theta_k on one epoch's batch."""
+
+    def __init__(
+        self, actor: Actor, batch: Batch, damping: float, iterations: int, executor: Executor | None = None
+    ) -> None:
+        """Prepare products with H; `iterations` are those of conjugate gradients, `executor` lends a second thread."""
+        self._actor, self._batch = actor, batch
+        self._damping, self._iterations = damping, iterations
+        self._fisher = Fisher(actor, batch, executor)
+        self._start = self._ratio(batch.mean)
+
+    def gradient(self, A: Tensor) -> FloatArray:
+        """Return the gradient (P,) of mean(r A) at theta_k."""
+        gradient = self._actor.score_gradient(self._batch.observation, self._batch.action, A)
+        return gradient.numpy().astype(np.float64)
+
+    def product(self, v: FloatArray) -> FloatArray:
+        """Return H v."""
+        return self._fisher.product(v) + self._damping * v
+
+    def solve(
+        self, *right: FloatArray, product: Callable[[FloatArray], FloatArray] | None = None
+    ) -> tuple[FloatArray, ...]:
+        """Return an approximate H^-1 b for each b; `product` may replace H."""
+        solutions = tuple(conjugate_gradient(product or self.product, b, self._iterations) for b in right)
+        if not all(np.isfinite(x).all() for x in solutions):
+            raise CspoError(
+                "The trust-region step is not finite: rewards or costs are too large, or the policy's standard "
+                "deviation vanished. The last checkpoint is intact."
+            )
+        return solutions
+
+    def search(
+        self, step: FloatArray, accept: Callable[[Trial], bool], tries: int, *, give_up_at_infinity: bool = False
+    ) -> Step:
+        """Move the actor by the largest of step, 0.8 step, 0.64 step, ... that is accepted, or not at all.
+
+        Args:
+            step: The full step (P,).
+            accept: Whether to take a trial step. A comparison with NaN is false, so it is refused.
+            tries: How often to try.
+            give_up_at_infinity: End the search at a KL that is not finite, instead of shrinking further.
+        """
+        parameters = self._actor.array
+        start, fraction = parameters.copy(), 1.0
+        for refused in range(tries):
+            with np.errstate(over="ignore", invalid="ignore"):
+                parameters[:] = start + fraction * step
+            trial = self._trial()
+            if accept(trial):
+                return Step(fraction, refused, trial.kl * self._batch.mean.shape[1])
+            if give_up_at_infinity and not np.isfinite(trial.kl):
+                tries = refused + 1
+                break
+            fraction *= SHRINK
+        parameters[:] = start
+        return Step(0.0, tries, 0.0)
+
+    def _trial(self) -> Trial:
+        batch, log_std = self._batch, self._actor.log_std
+        mean = self._actor.mlp.predict(batch.observation)[0]
+        kl = mean_kl(batch.mean, batch.log_std, mean, log_std) / mean.shape[1]
+        return Trial(self._ratio(mean), self._start, kl)
+
+    def _ratio(self, mean: Tensor) -> Tensor:
+        log_std = self._actor.log_std
+        log_prob = gaussian_log_prob(standardise(self._batch.action, mean, log_std), log_std)
+        return (log_prob - self._batch.log_prob).exp()

@@ -1,0 +1,88 @@
+"""Algorithms of a user's own: `--plugin my_file.py` loads the file, and what it registers is known like the built-in.
+
+A plugin is a Python file, or the name of a module that can be imported from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from cspo.algorithms.registry import registered_by
+from cspo.errors import CspoError
+
+
+class MissingPlugin(CspoError):
+    """A plugin that is not where it was said to be."""
+
+
+def load_plugin(name: str) -> str:
+    """Load a plugin, once per process, and return the name by which it is found from any folder."""
+    if name.endswith(".py") or os.sep in name:
+        path = Path(name).expanduser().resolve()
+        if not path.is_file():
+            raise MissingPlugin(f"There is no plugin file {name}.")
+        # The path is part of the name, so that two files called alike can be loaded side by side.
+        module_name = f"cspo_plugin_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
+        if module_name not in sys.modules:
+            _explained(name, lambda: _run_file(path, module_name))
+        found = str(path)
+    else:
+        module_name = found = name
+        _explained(name, lambda: _import_module(name))
+    if not registered_by(module_name):
+        raise CspoError(f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.')
+    return found
+
+
+def _run_file(path: Path, module_name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    if folder not in sys.path:  # what lies beside the file can be imported; at the end, so that it hides nothing
+        sys.path.append(folder)
+    sys.modules[module_name] = module  # dataclasses look their own module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+def _import_module(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)  # as `python` itself does
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
+            raise  # the module is there; something it imports is not
+        raise MissingPlugin(
+            f"There is no plugin module {name!r} here or installed; a file is given as FILE.py."
+        ) from None
+
+
+def _explained(name: str, load: Callable[[], ModuleType]) -> None:
+    """Turn what goes wrong in a user's file into a line that says where."""
+    try:
+        load()
+    except MissingPlugin:
+        raise
+    except CspoError as fault:
+        raise CspoError(f"Plugin {name}: {fault}") from fault
+    except SyntaxError as fault:
+        raise CspoError(f"Plugin {name} cannot be read: {fault.filename}, line {fault.lineno}: {fault.msg}.") from fault
+    except Exception as fault:
+        place = traceback.extract_tb(fault.__traceback__)[-1]
+        where = f"{place.filename}, line {place.lineno}"
+        raise CspoError(f"Plugin {name} failed: {type(fault).__name__}: {fault} ({where}).") from fault
