@@ -15,7 +15,7 @@ from many_runs import ROOT, Job, read, train_all
 
 from cspo.algorithms.registry import algorithm_names
 
-TASKS = ("SafetyHopperVelocity-v1", "SafetyPointGoal1-v0")
+TASKS = ("SafetyPointGoal1-v0", "SafetyHopperVelocity-v1")
 SEED, STEPS, LIMIT = 0, 1_000_000, 25.0
 LATE = 10  # epochs at the end that return and cost are averaged over
 HEAD = """# Health check of all algorithms
