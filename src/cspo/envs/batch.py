@@ -26,6 +26,18 @@ class StepResult(NamedTuple):
     truncated: BoolArray  # (N,) the time limit ended the episode (never both)
     final_observation: FloatArray  # (N, D) the true last observation, valid where an episode ended
 
+    @classmethod
+    def zeros(cls, num_envs: int, observation_size: int, num_costs: int) -> StepResult:
+        """Return the arrays of an environment that has not been stepped yet."""
+        return cls(
+            observation=np.zeros((num_envs, observation_size)),
+            reward=np.zeros(num_envs),
+            cost=np.zeros((num_envs, num_costs)),
+            terminated=np.zeros(num_envs, np.bool_),
+            truncated=np.zeros(num_envs, np.bool_),
+            final_observation=np.zeros((num_envs, observation_size)),
+        )
+
 
 class BatchEnv(Protocol):
     """N environments stepped together, with same-step automatic reset.

@@ -72,22 +72,10 @@ class GymBatchEnv(BatchEnv):
         self.time_limit = time_limit_of(self.envs[0])
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
         self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
-        self._result = self._allocate(1)
+        self._result = StepResult.zeros(num_envs, self.observation_size, 1)
         declared = None if self.cost_terms else names_of_costs(self.envs[0])
         self.cost_names = declared or self._probe_costs()
-        self._result = self._allocate(len(self.cost_names))
-
-    def _allocate(self, num_costs: int) -> StepResult:
-        num_envs = self.num_envs
-        shape = (num_envs, self.observation_size)
-        return StepResult(
-            observation=np.zeros(shape),
-            reward=np.zeros(num_envs),
-            cost=np.zeros((num_envs, num_costs)),
-            terminated=np.zeros(num_envs, np.bool_),
-            truncated=np.zeros(num_envs, np.bool_),
-            final_observation=np.zeros(shape),
-        )
+        self._result = StepResult.zeros(num_envs, self.observation_size, len(self.cost_names))
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; environment i is seeded with `seed + i`, or continues its stream if None."""

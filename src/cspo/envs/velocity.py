@@ -100,15 +100,7 @@ class VelocityEnv(BatchEnv):
         self._position: FloatArray = np.zeros((n, dimensions))  # where the last step ended
         self._velocity: FloatArray = np.zeros((dimensions, n))
         self.info_terms = dict(zip(("x_velocity", "y_velocity"), self._velocity, strict=False))
-        shape = (n, self.observation_size)
-        self._result = StepResult(
-            observation=np.zeros(shape),
-            reward=np.zeros(n),
-            cost=np.zeros((n, 1)),
-            terminated=np.zeros(n, np.bool_),
-            truncated=np.zeros(n, np.bool_),
-            final_observation=np.zeros(shape),
-        )
+        self._result = StepResult.zeros(n, self.observation_size, 1)
         self.total_cost: FloatArray = self._result.cost[:, 0]
 
     def reset(self, seed: int | None = None) -> FloatArray:

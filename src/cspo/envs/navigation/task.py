@@ -143,15 +143,7 @@ class NavigationEnv(BatchEnv):
         }
         self.info_terms["goal_met"] = np.zeros(n)
         self.total_cost: FloatArray = np.zeros(n)
-        shape = (n, self.observation_size)
-        self._result = StepResult(
-            observation=np.zeros(shape),
-            reward=np.zeros(n),
-            cost=np.zeros((n, len(self.cost_names))),
-            terminated=np.zeros(n, np.bool_),
-            truncated=np.zeros(n, np.bool_),
-            final_observation=np.zeros(shape),
-        )
+        self._result = StepResult.zeros(n, self.observation_size, len(self.cost_names))
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
