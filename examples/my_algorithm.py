@@ -29,7 +29,7 @@ class StepPrice:
     summary = "PPO with a price on cost that rises while the limit is violated and falls otherwise"
     Config = StepPriceConfig
 
-    def __init__(self, config, learner, num_costs, gamma):
+    def __init__(self, config, learner, num_costs, discount):
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)  # the prices, one per limit; shown in the log
 

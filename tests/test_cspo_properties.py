@@ -25,7 +25,7 @@ from conftest import (
 )
 
 from cspo.algorithms import get_algorithm
-from cspo.types import Batch
+from cspo.types import Batch, Discount
 
 GAMMA, EPS, ROWS, D = 0.99, 0.2, 200, np.array([25.0])
 TOLERANCE = 1e-5
@@ -37,7 +37,7 @@ def prepare(seed: int = 0, batch: Batch | None = None, **settings: Any) -> tuple
     policy = small_policy(seed=seed)
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm("cspo")
-    algorithm = kind(kind.Config(**settings), learner, 1, GAMMA)
+    algorithm = kind(kind.Config(**settings), learner, 1, Discount(GAMMA, 0.95))
     return algorithm, learner, random_batch(policy, ROWS, seed=seed + 1) if batch is None else batch
 
 

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from cspo.duals import make_dual
+from cspo.duals import MultiplierSettings
+
+
+def make_dual(rule, num_costs, init, lr, upper=np.inf):
+    return MultiplierSettings(init, lr, upper, rule).make_dual(num_costs)
 
 
 def steps(dual: Any, violations: Any) -> list[float]:

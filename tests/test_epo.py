@@ -29,7 +29,7 @@ from cspo.algorithms import get_algorithm
 from cspo.errors import CspoError
 from cspo.policy import Normaliser, Policy
 from cspo.rollout import collect
-from cspo.types import Batch
+from cspo.types import Batch, Discount
 
 EPS, ROWS = 0.2, 96
 ENDS = {(2, 0): "terminated", (3, 1): "truncated", (6, 0): "truncated", (11, 1): "truncated", (0, 2): "terminated"}
@@ -130,7 +130,7 @@ def setup(costs: int, scale: float = 1.0, **settings: Any) -> tuple[Any, Recordi
     batch = random_batch(policy, ROWS, costs)
     A_q = np.random.default_rng(7).standard_normal((ROWS, costs)).astype(np.float32) * 4.0 * scale
     batch = replace(batch, adv_extra=torch.from_numpy(A_q - A_q.mean(0)), adv_c=batch.adv_c * scale)
-    return EPO(EPO.Config(**settings), learner, costs, 0.99), learner, batch
+    return EPO(EPO.Config(**settings), learner, costs, Discount(0.99, 0.95)), learner, batch
 
 
 def softplus(x: float) -> float:

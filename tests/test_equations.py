@@ -34,7 +34,7 @@ from cspo.errors import CspoError
 from cspo.optim.objective import SurrogateObjective
 from cspo.sensitivity import SensitivityWeight
 from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward, lagrangian_advantage
-from cspo.types import Batch
+from cspo.types import Batch, Discount
 
 VALUE, GRADIENT = 1e-6, 1e-5
 GAMMA, EPS, ROWS = 0.99, 0.2, 96
@@ -47,7 +47,7 @@ def setup(
     policy = small_policy(costs=costs, seed=seed)
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm(algo)
-    algorithm = kind(kind.Config(**settings), learner, costs, GAMMA)
+    algorithm = kind(kind.Config(**settings), learner, costs, Discount(GAMMA, 0.95))
     return algorithm, learner, random_batch(policy, ROWS, costs, seed + 1) if batch is None else batch
 
 

@@ -37,7 +37,7 @@ from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import divergence
-from cspo.types import Batch
+from cspo.types import Batch, Discount
 
 NAMES = ("cppo-pid", "p3o", "appo", "ipo", "focops", "cup")
 GRADIENT, GAMMA, EPS, ROWS = 1e-5, 0.99, 0.2, 96
@@ -65,7 +65,7 @@ def setup(algo: str, costs: int = 1, **settings: Any) -> tuple[Any, Stages, Batc
     learner, kind = Stages(policy, ROWS), get_algorithm(algo)
     config = kind.Config(**settings)
     config.validate(costs)
-    return kind(config, learner, costs, GAMMA), learner, random_batch(policy, ROWS, costs)
+    return kind(config, learner, costs, Discount(GAMMA, 0.95)), learner, random_batch(policy, ROWS, costs)
 
 
 def ratio(flat: Array, learner: Stages, rows: Any = slice(None)) -> Array:
@@ -392,7 +392,8 @@ def test_cup_without_a_multiplier_has_nothing_to_project() -> None:
 def real_cup(**options: Any) -> tuple[Any, Learner, Batch]:
     policy = small_policy()
     learner = Learner(policy, np.random.default_rng(0), minibatch_size=40, **options)
-    return get_algorithm("cup")(get_algorithm("cup").Config(), learner, 1, GAMMA), learner, random_batch(policy, ROWS)
+    kind = get_algorithm("cup")
+    return kind(kind.Config(), learner, 1, Discount(GAMMA, 0.95)), learner, random_batch(policy, ROWS)
 
 
 def test_cup_stages_share_the_actors_adam_and_leave_the_critics_to_the_first() -> None:
@@ -442,7 +443,15 @@ def test_cup_checks_a_minibatch_against_the_improved_policy_too() -> None:
 
 def test_cup_needs_a_discount_of_costs_below_one() -> None:
     with pytest.raises(CspoError, match="below 1"):
-        get_algorithm("cup")(get_algorithm("cup").Config(), None, 1, 1.0)
+        get_algorithm("cup")(get_algorithm("cup").Config(), None, 1, Discount(1.0, 0.95))
+
+
+def test_cup_weighs_the_cost_by_the_lambda_its_advantages_were_made_with() -> None:
+    kind = get_algorithm("cup")
+    for lam, rho in ((0.95, 5.95), (0.5, 50.5), (1.0, 1.0)):
+        assert kind(kind.Config(), None, 1, Discount(0.99, lam)).rho == pytest.approx(rho)
+    config = cspo.make_config("SafetyHopperVelocity-v1", "cup", cost_gae_lambda=0.5)
+    assert cspo.Trainer(config).algorithm.rho == pytest.approx(50.5)
 
 
 # ---------------------------------------------------------------- the learner's halves
@@ -462,7 +471,7 @@ def test_training_critics_alone_does_the_same_to_them_and_nothing_to_the_actor(k
             assert "actor_lr" not in metrics
         else:
             kind = get_algorithm("ppo")
-            metrics = kind(kind.Config(), learner, 2, GAMMA).update(batch, D[2], D[2])
+            metrics = kind(kind.Config(), learner, 2, Discount(GAMMA, 0.95)).update(batch, D[2], D[2])
         results.append(
             (policy.critic_parameters.tolist(), metrics["critic_loss_reward"], metrics["critic_loss_cost_1"])
         )
@@ -513,7 +522,6 @@ def test_defaults_are_those_of_the_experiments(algo: str) -> None:
         ("focops", "trust", -0.02),
         ("focops", "multiplier_max", 0.5),
         ("cup", "multiplier_lr", 0.0),
-        ("cup", "projection_lambda", 1.5),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(algo: str, setting: str, value: Any) -> None:
@@ -541,7 +549,7 @@ def test_edge_cases_stay_finite_and_log_finite_numbers(algo: str, settings: Any,
         batch.adv_r.zero_()
         batch.adv_c.zero_()
     kind, start = get_algorithm(algo), policy.actor.parameters.clone()
-    algorithm = kind(kind.Config(**settings), learner, 2, GAMMA)
+    algorithm = kind(kind.Config(**settings), learner, 2, Discount(GAMMA, 0.95))
     with np.errstate(all="raise"):
         for _ in range(3):
             metrics = algorithm.update(batch, J_c, d)

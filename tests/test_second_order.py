@@ -23,6 +23,7 @@ from cspo.algorithms.c_trpo import phi
 from cspo.algorithms.cpo import optimal_step
 from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
+from cspo.types import Discount
 
 ALGORITHMS = ("trpo-pid", "cpo", "pcpo", "c-trpo")
 ONE_LIMIT = ("cpo", "pcpo", "c-trpo")
@@ -36,7 +37,7 @@ def setup(algo: str, samples: int = 400, costs: int = 1, seed: int = 0, **settin
     learner = Learner(policy, np.random.default_rng(seed), passes=1, minibatch_size=128)
     kind = get_algorithm(algo)
     batch = random_batch(policy, samples, costs, seed + 1, episode_length=50.0)
-    return kind(kind.Config(**settings), learner, costs, GAMMA), policy.actor, batch
+    return kind(kind.Config(**settings), learner, costs, Discount(GAMMA, 0.95)), policy.actor, batch
 
 
 class Reference:
@@ -461,7 +462,7 @@ def test_settings_that_make_no_sense_are_refused(algo: str, setting: str) -> Non
 def test_c_trpo_needs_a_discount_and_a_share() -> None:
     kind = get_algorithm("c-trpo")
     with pytest.raises(CspoError, match="discount"):
-        kind(kind.Config(), None, 1, 1.0)
+        kind(kind.Config(), None, 1, Discount(1.0, 0.95))
     with pytest.raises(CspoError, match="hysteresis"):
         kind.Config(hysteresis=1.5).validate(1)
 

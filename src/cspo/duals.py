@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.types import FloatArray
 
 DualRule = Literal["adam", "projected"]
@@ -138,7 +140,76 @@ class PIDDual:
             setattr(self, name, np.array(state[name]))
 
 
-def make_dual(rule: DualRule, num_costs: int, init: float, lr: float, upper: float = np.inf) -> Dual:
-    """Return the multipliers of this rule."""
-    kind = AdamAscent if rule == "adam" else ProjectedAscent
-    return kind(num_costs, init, lr, upper)
+@dataclass(frozen=True)
+class MultiplierSettings:
+    """Settings that algorithms with ascending multipliers share; each has defaults of its own."""
+
+    multiplier_init: float = 0.001
+    """Initial Lagrange multiplier."""
+    multiplier_lr: float = 0.035
+    """Step size of the multiplier."""
+    multiplier_max: float = float("inf")
+    """Upper bound of the multiplier."""
+    dual: DualRule = "adam"
+    """Adam, or projected (plain gradient ascent, cut off at zero)."""
+
+    def validate(self, num_costs: int) -> None:
+        """Refuse settings that make no sense."""
+        require_positive(self, "multiplier_lr")
+        require_not_negative(self, "multiplier_init", "multiplier_max")
+        if self.multiplier_init > self.multiplier_max:
+            raise CspoError("--multiplier-init is above --multiplier-max.")
+
+    def make_dual(self, num_costs: int) -> Dual:
+        """Return K multipliers that follow these settings."""
+        kind = AdamAscent if self.dual == "adam" else ProjectedAscent
+        return kind(num_costs, self.multiplier_init, self.multiplier_lr, self.multiplier_max)
+
+
+@dataclass(frozen=True)
+class PIDSettings:
+    """Settings that algorithms with a PID controller share."""
+
+    multiplier_init: float = 0.001
+    """Initial integral I, and with it the initial multiplier."""
+    proportional: float = 0.1
+    """Gain K_P of the averaged violation."""
+    integral: float = 0.01
+    """Gain K_I of the summed violation."""
+    derivative: float = 0.01
+    """Gain K_D of the rise of the averaged cost."""
+    memory: float = 0.95
+    """Share of the past in the two moving averages; 0 switches them off."""
+    delay: int = 10
+    """Epochs over which the rise of the cost is measured."""
+
+    def validate(self, num_costs: int) -> None:
+        """Refuse settings that make no sense."""
+        require_positive(self, "delay")
+        require_not_negative(self, "multiplier_init", "proportional", "integral", "derivative")
+        if not 0.0 <= self.memory < 1.0:
+            raise CspoError(f"--memory must be at least 0 and less than 1, not {self.memory}.")
+
+    def make_dual(self, num_costs: int) -> PIDDual:
+        """Return K multipliers that follow these settings."""
+        gains = self.proportional, self.integral, self.derivative
+        return PIDDual(num_costs, self.multiplier_init, *gains, self.memory, self.delay)
+
+
+class WithDual:
+    """The part of an algorithm that remembers nothing between epochs but its multipliers."""
+
+    dual: Dual
+
+    @property
+    def multiplier(self) -> FloatArray:
+        """The Lagrange multipliers, shape (K,)."""
+        return self.dual.lam
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {"dual": self.dual.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""
+        self.dual.load_state_dict(state["dual"])

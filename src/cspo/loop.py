@@ -20,7 +20,7 @@ from cspo.policy import Normaliser, Policy, SignalNormaliser
 from cspo.rollout import collect, finished_episodes
 from cspo.run import RunFolder, check_facts, environment_facts, limits_for, make_environment
 from cspo.streams import set_stream_state, stream, stream_state
-from cspo.types import EpochReport, FloatArray, Rollout
+from cspo.types import Discount, EpochReport, FloatArray, Rollout
 from cspo.window import EpisodeWindow, cost_without_episodes
 
 
@@ -61,7 +61,10 @@ class Trainer:
             threads=config.resolved_threads,
         )
         self.algorithm = get_algorithm(config.algo)(
-            config.algorithm, self.learner, len(self.cost_limit), config.resolved_cost_gamma
+            config.algorithm,
+            self.learner,
+            len(self.cost_limit),
+            Discount(config.resolved_cost_gamma, config.resolved_cost_gae_lambda),
         )
         self.window = EpisodeWindow(config.episode_window, len(self.cost_limit))
         self._noise = stream(config.seed, "action")

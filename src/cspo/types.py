@@ -61,6 +61,13 @@ class Rollout:
     path_end_observation: Tensor  # (P, D) float32, normalised: what to bootstrap those paths from
 
 
+class Discount(NamedTuple):
+    """How the costs are credited: what some equations need besides the batch."""
+
+    gamma: float
+    gae_lambda: float
+
+
 @dataclass(frozen=True)
 class Batch:
     """One epoch of samples, flattened with time first, as the algorithms see it."""

@@ -20,65 +20,51 @@ steps, a fixed and annealed standard deviation and scaled rewards; those belong 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import DualRule, make_dual
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.duals import DualRule, MultiplierSettings, WithDual
+from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class APPOConfig:
+class APPOConfig(MultiplierSettings):
     """Settings of APPO."""
 
     penalty: float = 0.2
     """Weight sigma of the quadratic penalty."""
     clip: float = 0.2
     """Clip range eps of the probability ratio."""
-    multiplier_init: float = 0.001
-    """Initial Lagrange multiplier."""
-    multiplier_lr: float = 0.035
-    """Step size of the multiplier."""
-    multiplier_max: float = float("inf")
-    """Upper bound of the multiplier."""
     dual: DualRule = "adam"
     """Adam, or projected (plain ascent, cut off at zero; the textbook rule has a step size of sigma)."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "clip", "multiplier_lr")
-        require_not_negative(self, "penalty", "multiplier_init", "multiplier_max")
-        if self.multiplier_init > self.multiplier_max:
-            raise CspoError("--multiplier-init is above --multiplier-max.")
+        super().validate(num_costs)
+        require_positive(self, "clip")
+        require_not_negative(self, "penalty")
 
 
 @register("appo")
-class APPO:
+class APPO(WithDual):
     """PPO on the augmented Lagrangian."""
 
     Config = APPOConfig
     summary = "PPO on the augmented Lagrangian: multipliers plus a quadratic penalty"
     traits = Traits("first", "dual and penalty")
 
-    def __init__(self, config: APPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: APPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
-        self.dual = make_dual(
-            config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
-        )
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
+        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -98,11 +84,3 @@ class APPO:
             **per_constraint("effective_multiplier", f),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])

@@ -26,15 +26,15 @@ import numpy as np
 
 from cspo.algorithms.registry import Traits, register
 from cspo.errors import CspoError, require_not_negative, require_one_limit, require_positive
-from cspo.types import Batch, FloatArray
+from cspo.optim.trust_region import Trial, TrustRegionSettings
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)
-class CTRPOConfig:
+class CTRPOConfig(TrustRegionSettings):
     """Settings of C-TRPO."""
 
     barrier_weight: float = 1.0
@@ -45,15 +45,14 @@ class CTRPOConfig:
     """Trust region delta: limit of the divergence, the KL being averaged over samples and action dimensions."""
     cg_iterations: int = 10
     """Iterations of conjugate gradients."""
-    damping: float = 0.1
-    """Added to the diagonal of the curvature."""
     backtracks: int = 10
     """Tries of the line search, each 0.8 times the one before."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
         require_one_limit("C-TRPO", num_costs)
-        require_positive(self, "hysteresis", "kl_limit", "cg_iterations", "damping", "backtracks")
+        TrustRegionSettings.validate(self, num_costs)
+        require_positive(self, "hysteresis")
         require_not_negative(self, "barrier_weight")
         if self.hysteresis > 1.0:
             raise CspoError(f"--hysteresis must be at most 1, not {self.hysteresis}.")
@@ -72,11 +71,11 @@ class CTRPO:
     summary = "trust region shaped by a barrier at the limit, recovery outside it; one limit"
     traits = Traits("second", "barrier", several_limits=False)
 
-    def __init__(self, config: CTRPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: CTRPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
-        if gamma >= 1.0:
+        if discount.gamma >= 1.0:
             raise CspoError("C-TRPO divides by 1 - gamma: it needs a discount of costs below 1.")
-        self.config, self.learner, self.gamma = config, learner, gamma
+        self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.multiplier, self.safe = np.zeros(num_costs), False
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:

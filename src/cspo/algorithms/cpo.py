@@ -28,33 +28,27 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.errors import require_one_limit, require_positive
-from cspo.types import Batch, FloatArray
+from cspo.errors import require_one_limit
+from cspo.optim.trust_region import Trial, TrustRegionSettings
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)
-class CPOConfig:
+class CPOConfig(TrustRegionSettings):
     """Settings of CPO."""
 
     variant: Literal["paper", "corrected"] = "paper"
     """As in the paper's experiments, or with the violation per step (see docs/algorithms/cpo.md)."""
-    kl_limit: float = 0.01
-    """Trust region delta: limit of the KL averaged over samples and action dimensions."""
-    cg_iterations: int = 15
-    """Iterations of conjugate gradients."""
-    damping: float = 0.1
-    """Added to the diagonal of the curvature."""
     backtracks: int = 20
     """Tries of the line search, each 0.8 times the one before."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
         require_one_limit("CPO", num_costs)
-        require_positive(self, "kl_limit", "cg_iterations", "damping", "backtracks")
+        TrustRegionSettings.validate(self, num_costs)
 
 
 def optimal_step(
@@ -88,7 +82,7 @@ class CPO:
     summary = "trust-region step that best improves the reward under the limit, to second order; one limit"
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(self, config: CPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: CPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

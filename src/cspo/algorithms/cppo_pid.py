@@ -18,71 +18,45 @@ the first `delay` epochs the rise of the cost is measured from zero: D is then t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import PIDDual
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.duals import PIDDual, PIDSettings, WithDual
+from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class CPPOPIDConfig:
+class CPPOPIDConfig(PIDSettings):
     """Settings of CPPO-PID."""
 
     clip: float = 0.2
     """Clip range eps of the probability ratio."""
-    multiplier_init: float = 0.001
-    """Initial integral I, and with it the initial multiplier."""
-    proportional: float = 0.1
-    """Gain K_P of the averaged violation."""
-    integral: float = 0.01
-    """Gain K_I of the summed violation."""
-    derivative: float = 0.01
-    """Gain K_D of the rise of the averaged cost."""
-    memory: float = 0.95
-    """Share of the past in the two moving averages; 0 switches them off."""
-    delay: int = 10
-    """Epochs over which the rise of the cost is measured."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "clip", "delay")
-        require_not_negative(self, "multiplier_init", "proportional", "integral", "derivative")
-        if not 0.0 <= self.memory < 1.0:
-            raise CspoError(f"--memory must be at least 0 and less than 1, not {self.memory}.")
+        super().validate(num_costs)
+        require_positive(self, "clip")
 
 
 @register("cppo-pid")
-class CPPOPID:
+class CPPOPID(WithDual):
     """PPO with multipliers from a PID controller."""
 
+    dual: PIDDual
     Config = CPPOPIDConfig
     summary = "PPO on the Lagrangian, multipliers set by a PID controller"
     traits = Traits("first", "dual")
 
-    def __init__(self, config: CPPOPIDConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: CPPOPIDConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
-        self.dual = PIDDual(
-            num_costs,
-            config.multiplier_init,
-            config.proportional,
-            config.integral,
-            config.derivative,
-            config.memory,
-            config.delay,
-        )
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
+        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -98,11 +72,3 @@ class CPPOPID:
             **per_constraint("integral", self.dual.I),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])

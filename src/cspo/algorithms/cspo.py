@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import DualRule, make_dual
+from cspo.duals import MultiplierSettings, WithDual
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.sensitivity import SensitivityWeight
 from cspo.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -45,7 +45,7 @@ WEIGHT_BOUNDS = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01
 
 
 @dataclass(frozen=True)
-class CSPOConfig:
+class CSPOConfig(MultiplierSettings):
     """Settings of CSPO."""
 
     alpha: tuple[float, ...] = (0.85,)
@@ -72,23 +72,14 @@ class CSPOConfig:
     """Leave the weight as it is in epochs in which no cost occurred."""
     clip: float = 0.2
     """Clip range of the probability ratio."""
-    multiplier_init: float = 0.001
-    """Initial Lagrange multiplier."""
-    multiplier_lr: float = 0.035
-    """Step size of the multiplier."""
-    multiplier_max: float = float("inf")
-    """Upper bound of the multiplier."""
-    dual: DualRule = "adam"
-    """Adam, or projected (plain gradient ascent, cut off at zero)."""
     dual_timing: Literal["before", "after"] = "after"
     """Move the multiplier before the policy update or after it, as in the paper's pseudo-code."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "clip", "multiplier_lr", "weight_min", "weight_max")
-        require_not_negative(self, "multiplier_init", "multiplier_max", "weight_epsilon")
-        if self.multiplier_init > self.multiplier_max:
-            raise CspoError("--multiplier-init is above --multiplier-max.")
+        super().validate(num_costs)
+        require_positive(self, "clip", "weight_min", "weight_max")
+        require_not_negative(self, "weight_epsilon")
         if not 0.0 <= self.weight_memory < 1.0:
             raise CspoError(f"--weight-memory must be at least 0 and less than 1, not {self.weight_memory}.")
         if len(self.alpha) not in (1, num_costs) or not all(0.0 <= a < np.inf for a in self.alpha):
@@ -108,22 +99,20 @@ class CSPOConfig:
 
 
 @register("cspo")
-class CSPO:
+class CSPO(WithDual):
     """Primal-dual PPO with a sensitivity-weighted penalty under violation."""
 
     Config = CSPOConfig
     summary = "PPO with multipliers and a sensitivity-weighted penalty under violation"
     traits = Traits("first", "dual and penalty")
 
-    def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
-        if config.form == "literal" and gamma >= 1.0:
+        if config.form == "literal" and discount.gamma >= 1.0:
             raise CspoError("--form literal divides by 1 - gamma: it needs a discount of costs below 1.")
-        self.config, self.learner, self.gamma = config, learner, gamma
+        self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
-        self.dual = make_dual(
-            config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
-        )
+        self.dual = config.make_dual(num_costs)
         self.weight = SensitivityWeight(
             num_costs,
             *config.weight_bounds,
@@ -131,11 +120,6 @@ class CSPO:
             config.weight_memory,
             config.weight_average,
         )
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -201,9 +185,9 @@ class CSPO:
 
     def state_dict(self) -> dict[str, Any]:
         """See `Algorithm`."""
-        return {"dual": self.dual.state_dict(), "weight": self.weight.state_dict()}
+        return {**super().state_dict(), "weight": self.weight.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])
+        super().load_state_dict(state)
         self.weight.load_state_dict(state["weight"])

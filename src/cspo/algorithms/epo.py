@@ -29,7 +29,7 @@ from cspo.algorithms.registry import Traits, register
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, unclipped
-from cspo.types import Batch, ExtraStream, FloatArray, per_constraint
+from cspo.types import Batch, Discount, ExtraStream, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -68,7 +68,7 @@ class EPO:
     summary = "PPO with an exponential penalty on costs and their squares (a reconstruction)"
     traits = Traits("first", "penalty")
 
-    def __init__(self, config: EPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: EPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

@@ -20,23 +20,23 @@ by sample but scaled by the share of samples inside the trust region. The ratio 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import DualRule, make_dual
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.duals import MultiplierSettings, WithDual
+from cspo.errors import require_positive
 from cspo.optim.objective import Reference, SurrogateObjective
 from cspo.surrogates import divergence, lagrangian_advantage, share_inside, unclipped, unclipped_inside
-from cspo.types import Batch, FloatArray
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class FOCOPSConfig:
+class FOCOPSConfig(MultiplierSettings):
     """Settings of FOCOPS."""
 
     temperature: float = 1.5
@@ -49,38 +49,27 @@ class FOCOPSConfig:
     """Step size of the multiplier."""
     multiplier_max: float = 2.0
     """Upper bound of the multiplier."""
-    dual: DualRule = "adam"
-    """Adam, or projected (plain gradient ascent, cut off at zero)."""
     variant: Literal["paper", "corrected"] = "paper"
     """Scale the advantage by the share of samples inside the trust region, or mask it sample by sample."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "temperature", "trust", "multiplier_lr")
-        require_not_negative(self, "multiplier_init", "multiplier_max")
-        if self.multiplier_init > self.multiplier_max:
-            raise CspoError("--multiplier-init is above --multiplier-max.")
+        super().validate(num_costs)
+        require_positive(self, "temperature", "trust")
 
 
 @register("focops")
-class FOCOPS:
+class FOCOPS(WithDual):
     """A first-order step towards the best policy of a trust region."""
 
     Config = FOCOPSConfig
     summary = "moves towards the optimal policy of a trust region, with multipliers"
     traits = Traits("first", "dual")
 
-    def __init__(self, config: FOCOPSConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: FOCOPSConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
-        self.dual = make_dual(
-            config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
-        )
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
+        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -98,11 +87,3 @@ class FOCOPS:
         old = Reference(batch.mean, batch.log_std)
         fit = self.learner.fit(batch, SurrogateObjective(surrogates, 0.0, slopes, old, self.config.trust))
         return {"kl": fit.kl, "passes": fit.passes, "share_inside": float(np.mean(shares)), **fit.metrics}
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])

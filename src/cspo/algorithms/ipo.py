@@ -25,7 +25,7 @@ from cspo.algorithms.registry import Traits, register
 from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -55,7 +55,7 @@ class IPO:
     summary = "PPO with a logarithmic barrier: costs get dearer as the limit comes near"
     traits = Traits("first", "barrier", feasible_start=True)
 
-    def __init__(self, config: IPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: IPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

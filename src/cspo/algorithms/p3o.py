@@ -27,7 +27,7 @@ from cspo.algorithms.registry import Traits, register
 from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, unclipped
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -58,9 +58,9 @@ class P3O:
     summary = "PPO with an exact penalty: a hinge on each cost, no multiplier"
     traits = Traits("first", "penalty")
 
-    def __init__(self, config: P3OConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: P3OConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
-        self.config, self.learner, self.gamma = config, learner, gamma
+        self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.multiplier = np.zeros(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:

@@ -25,33 +25,27 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.errors import require_one_limit, require_positive
-from cspo.types import Batch, FloatArray
+from cspo.errors import require_one_limit
+from cspo.optim.trust_region import Trial, TrustRegionSettings
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)
-class PCPOConfig:
+class PCPOConfig(TrustRegionSettings):
     """Settings of PCPO."""
 
     variant: Literal["paper", "corrected"] = "paper"
     """As in the paper's experiments, with Hx in the reward step, or x as it should be."""
-    kl_limit: float = 0.01
-    """Trust region delta: limit of the KL averaged over samples and action dimensions."""
-    cg_iterations: int = 15
-    """Iterations of conjugate gradients."""
-    damping: float = 0.1
-    """Added to the diagonal of the curvature."""
     backtracks: int = 200
     """Tries of the line search, each 0.8 times the one before."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
         require_one_limit("PCPO", num_costs)
-        require_positive(self, "kl_limit", "cg_iterations", "damping", "backtracks")
+        TrustRegionSettings.validate(self, num_costs)
 
 
 @register("pcpo")
@@ -62,7 +56,7 @@ class PCPO:
     summary = "reward step, then a projection onto the limit; one limit"
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(self, config: PCPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: PCPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

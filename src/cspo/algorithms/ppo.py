@@ -19,7 +19,7 @@ from cspo.algorithms.registry import Traits, register
 from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward
-from cspo.types import Batch, FloatArray
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -45,7 +45,7 @@ class PPO:
     summary = "unconstrained PPO: measures costs, ignores limits"
     traits = Traits("first", "none")
 
-    def __init__(self, config: PPOConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: PPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

@@ -14,61 +14,44 @@ the cost separately.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import DualRule, make_dual
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.duals import MultiplierSettings, WithDual
+from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
-from cspo.types import Batch, FloatArray
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
-class PPOLagConfig:
+class PPOLagConfig(MultiplierSettings):
     """Settings of PPO-Lag."""
 
     clip: float = 0.2
     """Clip range eps of the probability ratio."""
-    multiplier_init: float = 0.001
-    """Initial Lagrange multiplier."""
-    multiplier_lr: float = 0.035
-    """Step size of the multiplier."""
-    multiplier_max: float = float("inf")
-    """Upper bound of the multiplier."""
-    dual: DualRule = "adam"
-    """Adam, or projected (plain gradient ascent, cut off at zero)."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "clip", "multiplier_lr")
-        require_not_negative(self, "multiplier_init", "multiplier_max")
-        if self.multiplier_init > self.multiplier_max:
-            raise CspoError("--multiplier-init is above --multiplier-max.")
+        super().validate(num_costs)
+        require_positive(self, "clip")
 
 
 @register("ppo-lag")
-class PPOLag:
+class PPOLag(WithDual):
     """PPO with Lagrange multipliers."""
 
     Config = PPOLagConfig
     summary = "PPO on the Lagrangian, one adaptive multiplier per constraint"
     traits = Traits("first", "dual")
 
-    def __init__(self, config: PPOLagConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: PPOLagConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
-        self.dual = make_dual(
-            config.dual, num_costs, config.multiplier_init, config.multiplier_lr, config.multiplier_max
-        )
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
+        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -83,11 +66,3 @@ class PPOLag:
             "clip_fraction": clip_fraction(fit.ratio, A, eps),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 from cspo.errors import CspoError, nearest
-from cspo.types import Batch, FloatArray
+from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
@@ -41,8 +41,8 @@ class Algorithm(Protocol):
 
     multiplier: FloatArray  # (K,) zeros where there is none
 
-    def __init__(self, config: Any, learner: Learner, num_costs: int, gamma: float) -> None:
-        """Build the algorithm from its own `Config`; `gamma` is the discount of the costs."""
+    def __init__(self, config: Any, learner: Learner, num_costs: int, discount: Discount) -> None:
+        """Build the algorithm from its own `Config`; `discount` is that of the costs."""
         ...
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:

@@ -19,72 +19,43 @@ limit allows m times the KL. The multiplier has no upper bound, since the advant
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import PIDDual
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.duals import PIDDual, PIDSettings, WithDual
+from cspo.optim.trust_region import Trial, TrustRegionSettings
 from cspo.surrogates import lagrangian_advantage
-from cspo.types import Batch, FloatArray, per_constraint
+from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)
-class TRPOPIDConfig:
+class TRPOPIDConfig(PIDSettings, TrustRegionSettings):
     """Settings of TRPO-PID."""
-
-    kl_limit: float = 0.01
-    """Trust region delta: limit of the KL averaged over samples and action dimensions."""
-    cg_iterations: int = 15
-    """Iterations of conjugate gradients."""
-    damping: float = 0.1
-    """Added to the diagonal of the curvature."""
-    backtracks: int = 15
-    """Tries of the line search, each 0.8 times the one before."""
-    multiplier_init: float = 0.001
-    """Initial integral I, and with it the initial multiplier."""
-    proportional: float = 0.1
-    """Gain K_P of the averaged violation."""
-    integral: float = 0.01
-    """Gain K_I of the summed violation."""
-    derivative: float = 0.01
-    """Gain K_D of the rise of the averaged cost."""
-    memory: float = 0.95
-    """Share of the past in the two moving averages; 0 switches them off."""
-    delay: int = 10
-    """Epochs over which the rise of the cost is measured."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
-        require_positive(self, "kl_limit", "cg_iterations", "damping", "backtracks", "delay")
-        require_not_negative(self, "multiplier_init", "proportional", "integral", "derivative")
-        if not 0.0 <= self.memory < 1.0:
-            raise CspoError(f"--memory must be at least 0 and less than 1, not {self.memory}.")
+        super().validate(num_costs)
+        TrustRegionSettings.validate(self, num_costs)
 
 
 @register("trpo-pid")
-class TRPOPID:
+class TRPOPID(WithDual):
     """TRPO with PID-controlled multipliers."""
 
+    dual: PIDDual
     Config = TRPOPIDConfig
     summary = "trust-region step on the Lagrangian, multipliers from a PID controller"
     traits = Traits("second", "dual")
 
-    def __init__(self, config: TRPOPIDConfig, learner: Learner, num_costs: int, gamma: float) -> None:
+    def __init__(self, config: TRPOPIDConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
-        gains = config.proportional, config.integral, config.derivative
-        self.dual = PIDDual(num_costs, config.multiplier_init, *gains, config.memory, config.delay)
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
+        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
@@ -102,11 +73,3 @@ class TRPOPID:
         step = region.search(np.sqrt(2.0 * delta / (q + 1e-8)) * x, accept, cfg.backtracks)
         integral = per_constraint("integral", self.dual.I)
         return {**step.metrics, **integral, **self.learner.fit_critics(batch)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])

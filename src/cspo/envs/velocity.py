@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions, check_seed
+from cspo.envs.batch import FloatArray, StepResult, check_actions
 from cspo.envs.physics import Physics
+from cspo.envs.simulated import SimulatedEnv
 from cspo.envs.tasks import check_cost_terms
 from cspo.envs.velocity_tasks import TASKS, VelocityTask
 from cspo.errors import CspoError, nearest
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TASKS", "VelocityEnv", "VelocityTask"]
 
 
-class VelocityEnv(BatchEnv):
+class VelocityEnv(SimulatedEnv):
     """N copies of one velocity task.
 
     Actions are not clipped: MuJoCo clamps the controls, and the control cost is that of the action as given.
@@ -102,21 +103,6 @@ class VelocityEnv(BatchEnv):
         self.info_terms = dict(zip(("x_velocity", "y_velocity"), self._velocity, strict=False))
         self._result = StepResult.zeros(n, self.observation_size, 1)
         self.total_cost: FloatArray = self._result.cost[:, 0]
-
-    def reset(self, seed: int | None = None) -> FloatArray:
-        """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
-        check_seed(self.name, seed, self.num_envs)
-        for i in range(self.num_envs):
-            self.seed_one(i, None if seed is None else seed + i)
-            self._reset_one(i)
-        return self._observe()
-
-    def seed_one(self, index: int, seed: int | None) -> None:
-        """Start the random stream of one copy anew; None leaves it as it is."""
-        check_seed(self.name, seed)
-        if seed is None:
-            return
-        self.generators[index] = _generator(int(seed))
 
     def step(self, actions: ArrayLike) -> StepResult:
         """Advance every environment by one step with `actions` (N, A), which are not clipped."""
@@ -195,10 +181,6 @@ class VelocityEnv(BatchEnv):
             if generator is not None:
                 generator.bit_generator.state = one
 
-    def close(self) -> None:
-        """Stop the helper threads."""
-        self.physics.close()
-
     def _measure(self, rows: FloatArray) -> FloatArray:
         """Return where each robot is, (N, 1 or 2), by the task's own definition of position.
 
@@ -232,15 +214,8 @@ class VelocityEnv(BatchEnv):
             np.maximum(joints, -limit, out=joints)
         return observation
 
-    def _reset_finished(self) -> None:
-        result = self._result
-        finished = np.flatnonzero(result.terminated | result.truncated)
-        if not self.autoreset or not finished.size:
-            return
-        result.final_observation[finished] = result.observation[finished]
-        for i in finished.tolist():
-            self._reset_one(i)
-        self._observe(finished)
+    def _seed_stream(self, index: int, seed: int) -> None:
+        self.generators[index] = _generator(seed)
 
     def _reset_one(self, index: int) -> None:
         """Start a new episode as Gymnasium's v4 environments do: the same draws in the same order."""

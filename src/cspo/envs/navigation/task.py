@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cspo.envs.batch import BatchEnv, BoolArray, FloatArray, StepResult, check_actions, check_seed
+from cspo.envs.batch import BoolArray, FloatArray, StepResult, check_actions
 from cspo.envs.compiled import NOTHING, ROBOT
 from cspo.envs.navigation.facts import (
     BUTTON_TIMER,
@@ -32,6 +32,7 @@ from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
 from cspo.envs.navigation.model import body_names, compiled
 from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics import Circle, Physics
+from cspo.envs.simulated import SimulatedEnv
 from cspo.envs.tasks import check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from cspo.envs.render import Scene
 
 
-class NavigationEnv(BatchEnv):
+class NavigationEnv(SimulatedEnv):
     """N copies of one navigation task.
 
     Actions outside [-1, 1] are clipped, as the task does.
@@ -145,21 +146,6 @@ class NavigationEnv(BatchEnv):
         self.total_cost: FloatArray = np.zeros(n)
         self._result = StepResult.zeros(n, self.observation_size, len(self.cost_names))
 
-    def reset(self, seed: int | None = None) -> FloatArray:
-        """Start N new episodes; environment i draws from its own stream, seeded with `seed + i`."""
-        check_seed(self.name, seed, self.num_envs)
-        for i in range(self.num_envs):
-            self.seed_one(i, None if seed is None else seed + i)
-            self._reset_one(i)
-        return self._observe()
-
-    def seed_one(self, index: int, seed: int | None) -> None:
-        """Start the random stream of one copy anew; None leaves it as it is."""
-        check_seed(self.name, seed)
-        if seed is None:
-            return
-        self._streams[index], self._owed[index] = Stream(int(seed)), 0
-
     def step(self, actions: ArrayLike) -> StepResult:
         """Advance every environment by one step with `actions` (N, 2), clipped to [-1, 1]."""
         result = self._result
@@ -253,15 +239,8 @@ class NavigationEnv(BatchEnv):
             observation[which] = fresh
         return observation
 
-    def _reset_finished(self) -> None:
-        result = self._result
-        finished = np.flatnonzero(result.terminated | result.truncated)
-        if not self.autoreset or not finished.size:
-            return
-        result.final_observation[finished] = result.observation[finished]
-        for i in finished.tolist():
-            self._reset_one(i)
-        self._observe(finished)
+    def _seed_stream(self, index: int, seed: int) -> None:
+        self._streams[index], self._owed[index] = Stream(seed), 0
 
     def _reset_one(self, index: int) -> None:
         """Start a new episode as Safety-Gymnasium does: the same draws in the same order."""
@@ -336,10 +315,6 @@ class NavigationEnv(BatchEnv):
         for stream, one in zip(self._streams, saved, strict=True):
             if stream is not None:
                 stream.set_state(one)
-
-    def close(self) -> None:
-        """Stop the helper threads."""
-        self.physics.close()
 
     def _stream(self, index: int) -> Stream:
         """Return the random stream of one copy, with the draws it owes made."""
