@@ -23,7 +23,8 @@ HEAD = """# Health check of all algorithms
 One seed, a million steps, default settings: this shows that every algorithm trains and reacts to its limit of 25. It
 is **not a ranking**: a tenth of the paper's steps and a single seed decide nothing. Return and cost are means over the
 last ten of fifty epochs; "above" is the share of all epochs with a cost above the limit; steps per second are those of
-single-threaded runs, two at a time. `python benchmarks/health_check.py` writes this page.
+single-threaded runs, two at a time, some beside other work: docs/algorithms/README.md compares times properly.
+`python benchmarks/health_check.py` writes this page.
 """
 
 

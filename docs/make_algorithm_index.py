@@ -2,7 +2,7 @@
 
 python docs/make_algorithm_index.py
 
-The column of times appears if docs/algorithms/times.jsonl exists, which holds one line per algorithm, PPO among them:
+The column of times appears if docs/algorithms/times.jsonl exists, with lines for every algorithm, PPO among them:
 
 cspo bench train SafetyHalfCheetahVelocity-v1 --algo ppo --json >> docs/algorithms/times.jsonl
 """
@@ -34,6 +34,12 @@ Each is one short file that reads like its paper; the name leads to its page, or
 - **K > 1**: whether it takes several limits at once.
 {times}"""
 
+NOTE = """- **Epoch**: time of an epoch relative to PPO on HalfCheetah, rollout and logging included and without the KL
+  stop, so that every method does all its passes (CUP twice as many as the others). The least of five sittings each, in
+  `times.jsonl`, by `cspo bench train SafetyHalfCheetahVelocity-v1 --algo NAME --json`. Single sittings differ by up to
+  a third on a shared machine.
+"""
+
 
 def main() -> None:
     """Write the page."""
@@ -46,7 +52,7 @@ def page() -> str:
     head = ["Algorithm", "What it does", "Order", "Limits", "Feasible start", "K > 1", *(["Epoch"] if times else [])]
     rows = [_row(name, times) for name in algorithm_names()]
     lines = [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
-    note = "- **Epoch**: time of an epoch relative to PPO's, from `times.jsonl`.\n" if times else ""
+    note = NOTE if times else ""
     return TEXT.format(table="\n".join(lines), times=note)
 
 
@@ -69,11 +75,11 @@ def _target(name: str, module: str) -> str:
 
 
 def _times() -> dict[str, float]:
-    """Return the seconds of an epoch by algorithm; nothing if they were not measured."""
+    """Return the seconds of an epoch by algorithm, the least measured; nothing if they were not measured."""
     if not TIMES.exists():
         return {}
     rows = [json.loads(line) for line in TIMES.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return {row["algo"]: row["epoch_s"] for row in rows}
+    return {name: min(row["epoch_s"] for row in rows if row["algo"] == name) for name in {row["algo"] for row in rows}}
 
 
 if __name__ == "__main__":

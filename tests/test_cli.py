@@ -13,7 +13,9 @@ import pytest
 from run_helpers import SMALL, TASK, as_flags, start
 
 import cspo
+from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.cli import main
+from cspo.commands.train import _explanations
 
 HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy")
 FAST = as_flags({**SMALL, "total_steps": 800})
@@ -70,6 +72,12 @@ def test_without_arguments_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"  {command} " in output
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"cspo {cspo.__version__}\n"
+
+
+def test_every_setting_of_every_algorithm_is_explained() -> None:
+    for name in algorithm_names():
+        explained = _explanations(get_algorithm(name).Config)
+        assert all(explained.values()), (name, explained)
 
 
 def test_train_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

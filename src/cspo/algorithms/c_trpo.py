@@ -26,11 +26,12 @@ import numpy as np
 
 from cspo.algorithms.registry import Traits, register
 from cspo.errors import CspoError, require_not_negative, require_one_limit, require_positive
-from cspo.optim.trust_region import Trial, TrustRegionSettings
+from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
+    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)

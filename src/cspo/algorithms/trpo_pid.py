@@ -25,12 +25,13 @@ import numpy as np
 
 from cspo.algorithms.registry import Traits, register
 from cspo.duals import PIDDual, PIDSettings, WithDual
-from cspo.optim.trust_region import Trial, TrustRegionSettings
+from cspo.optim.settings import TrustRegionSettings
 from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
+    from cspo.optim.trust_region import Trial
 
 
 @dataclass(frozen=True)

@@ -215,13 +215,20 @@ def _members(group: Any, source: Any) -> dict[str, Any]:
 
 
 def _explanations(cls: type) -> dict[str, str]:
-    """Return the string under each field of a dataclass."""
+    """Return the string under each field of a dataclass, its own or inherited."""
     found = {item.name: "" for item in dataclasses.fields(cls)}
+    for part in reversed(cls.__mro__[:-1]):
+        found.update(_own_explanations(part))
+    return found
+
+
+def _own_explanations(cls: type) -> dict[str, str]:
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     except (OSError, TypeError, SyntaxError):  # a class typed into a prompt has no source to read
-        return found
+        return {}
     assert isinstance(body, ast.ClassDef)
+    found = {}
     for field, following in zip(body.body, body.body[1:], strict=False):
         if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
             continue

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from cspo.errors import CspoError, require_positive
+from cspo.errors import CspoError
 from cspo.optim.fisher import Fisher
 from cspo.policy import Actor, gaussian_log_prob, mean_kl, standardise
 from cspo.types import Batch, FloatArray
@@ -71,24 +71,6 @@ class Step:
     def metrics(self) -> dict[str, float]:
         """What is logged."""
         return {"kl": self.kl, "step_fraction": self.fraction, "backtracks": self.backtracks}
-
-
-@dataclass(frozen=True)
-class TrustRegionSettings:
-    """Settings that trust-region algorithms share; each has defaults of its own."""
-
-    kl_limit: float = 0.01
-    """Trust region delta: limit of the KL averaged over samples and action dimensions."""
-    cg_iterations: int = 15
-    """Iterations of conjugate gradients."""
-    damping: float = 0.1
-    """Added to the diagonal of the curvature."""
-    backtracks: int = 15
-    """Tries of the line search, each 0.8 times the one before."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_positive(self, "kl_limit", "cg_iterations", "damping", "backtracks")
 
 
 class TrustRegion:
