@@ -213,3 +213,16 @@ class WithDual:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Algorithm`."""
         self.dual.load_state_dict(state["dual"])
+
+
+class WithoutDual:
+    """The part of an algorithm that has no multipliers, and remembers nothing between epochs."""
+
+    multiplier: FloatArray  # (K,) zeros, for the log
+
+    def state_dict(self) -> dict[str, Any]:
+        """See `Algorithm`."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """See `Algorithm`."""

@@ -23,11 +23,12 @@ overflows is repeated until it gives up. `variant="corrected"` divides c by an e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import require_one_limit
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
@@ -76,7 +77,7 @@ def optimal_step(
 
 
 @register("cpo")
-class CPO:
+class CPO(WithoutDual):
     """The step that improves the reward most under the linearised limit."""
 
     Config = CPOConfig
@@ -106,10 +107,3 @@ class CPO:
 
         step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
         return {**step.metrics, "case": case, "violation": c, "nu": nu, **self.learner.fit_critics(batch)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """CPO remembers nothing between epochs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """CPO remembers nothing between epochs."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, unclipped
@@ -61,7 +62,7 @@ class EPOConfig:
 
 
 @register("epo")
-class EPO:
+class EPO(WithoutDual):
     """PPO with an exponential penalty on a linear and a quadratic cost stream."""
 
     Config = EPOConfig
@@ -107,10 +108,3 @@ class EPO:
 
         surrogates = [clipped_reward(batch.adv_r), unclipped(batch.adv_c), unclipped(batch.adv_extra)]
         return SurrogateObjective(surrogates, self.config.clip, slopes)
-
-    def state_dict(self) -> dict[str, Any]:
-        """EPO remembers nothing between epochs but its critics."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """EPO remembers nothing between epochs but its critics."""

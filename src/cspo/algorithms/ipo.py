@@ -17,11 +17,12 @@ find the way back. Its preset trains on normalised rewards and costs, as the usu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
@@ -48,7 +49,7 @@ class IPOConfig:
 
 
 @register("ipo")
-class IPO:
+class IPO(WithoutDual):
     """PPO with a logarithmic barrier on every limit."""
 
     Config = IPOConfig
@@ -76,10 +77,3 @@ class IPO:
             **per_constraint("penalty", p),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """IPO remembers nothing between epochs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """IPO remembers nothing between epochs."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward, unclipped
@@ -51,7 +52,7 @@ class P3OConfig:
 
 
 @register("p3o")
-class P3O:
+class P3O(WithoutDual):
     """PPO with a hinge penalty on every cost."""
 
     Config = P3OConfig
@@ -82,10 +83,3 @@ class P3O:
             **per_constraint("hinge", np.maximum(L_C + c, 0.0)),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """P3O remembers nothing between epochs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """P3O remembers nothing between epochs."""

@@ -20,11 +20,12 @@ usual implementation repeats a step whose KL overflows until it gives up; "corre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import require_one_limit
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
@@ -50,7 +51,7 @@ class PCPOConfig(TrustRegionSettings):
 
 
 @register("pcpo")
-class PCPO:
+class PCPO(WithoutDual):
     """A reward step projected onto the limit."""
 
     Config = PCPOConfig
@@ -83,10 +84,3 @@ class PCPO:
 
         step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
         return {**step.metrics, "violation": c, "projection": projection, **self.learner.fit_critics(batch)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """PCPO remembers nothing between epochs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """PCPO remembers nothing between epochs."""

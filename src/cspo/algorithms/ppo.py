@@ -11,11 +11,12 @@ what ignoring the limits costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cspo.algorithms.registry import Traits, register
+from cspo.duals import WithoutDual
 from cspo.errors import require_positive
 from cspo.optim.objective import SurrogateObjective
 from cspo.surrogates import clip_fraction, clipped_reward
@@ -38,7 +39,7 @@ class PPOConfig:
 
 
 @register("ppo")
-class PPO:
+class PPO(WithoutDual):
     """Unconstrained PPO."""
 
     Config = PPOConfig
@@ -61,10 +62,3 @@ class PPO:
             "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
             **fit.metrics,
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """PPO remembers nothing between epochs."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """PPO remembers nothing between epochs."""
