@@ -15,6 +15,7 @@ import tyro
 
 from cspo.commands.options import PluginOption, parse, typed
 from cspo.errors import CspoError
+from cspo.log.plain import without_nan
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
@@ -100,16 +101,7 @@ def _film(options: EvalOptions, policy: TrainedPolicy) -> None:
 
 
 def _plain(row: EvaluationRow) -> Any:
-    return _without_nan(dataclasses.asdict(row))
-
-
-def _without_nan(value: Any) -> Any:
-    """Return nested data with null in place of NaN, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return without_nan(dataclasses.asdict(row))
 
 
 def format_rows(rows: Sequence[EvaluationRow]) -> str:

@@ -8,14 +8,15 @@ import importlib.metadata
 import json
 import math
 import platform
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cspo import __version__
 from cspo.checkpoint import write_text
 from cspo.config import TrainConfig, to_dict
+from cspo.log.plain import without_nan
 from cspo.log.progress import constraint_columns, read_progress
 from cspo.types import cost_labels
 
@@ -94,18 +95,15 @@ def write_summary(summary: Summary, config: TrainConfig) -> Path:
     results = dataclasses.asdict(summary)
     del results["run_dir"]  # a run stays valid when its folder is moved
     data = {
-        **{key: None if _is_nan(value) else value for key, value in results.items()},
+        **without_nan(results),
         "finished": summary.finished,
         "config_digest": config_digest(config),
         "versions": versions(),
+        "commit": commit(),
     }
     path = summary.run_dir / "summary.json"
     write_text(path, json.dumps(data, indent=2) + "\n")
     return path
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
 
 
 def versions() -> dict[str, str]:
@@ -117,6 +115,20 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "missing"
     return found
+
+
+def commit() -> str | None:
+    """Return the commit of the checkout this package runs from, "-dirty" if it was changed; None if installed."""
+    package = Path(__file__).resolve().parents[1]
+    root = package.parents[1]
+    if not (root / ".git").exists() or package != root / "src" / "cspo":  # a user's own repository is not meant
+        return None
+    describe = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def config_digest(config: TrainConfig) -> str:

@@ -1,0 +1,221 @@
+"""`cspo metrics`: how runs recover from violations."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from cspo.commands.options import parse, typed
+from cspo.errors import CspoError
+from cspo.log.plain import without_nan
+
+if TYPE_CHECKING:
+    from cspo.metrics import Recovery, RecoverySummary, Spread
+
+NOTES = """\
+VF   share of violating epochs after the first {skip:g} % of training; #V their number, of so many epochs
+TTS  epochs until a violated limit is kept again, mean over violations
+RP   return when it is kept again, over return when the violation began
+open violations left out of TTS and RP: under way when the window began + still open at the end
+RP?  violations left out of RP: they began at a return of zero or less, or one that is not known"""
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """Measure how runs recover from violations: frequency (VF), time to safety (TTS), reward preservation (RP)."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Run folders, or CSV files with one row per epoch; those of OmniSafe are recognised."""
+    limit: typed(float | None, "limit") = None  # type: ignore[valid-type]
+    """Cost limit, for files without a column for it; replaces it otherwise."""
+    skip: typed(float, "skip") = 0.3  # type: ignore[valid-type]
+    """Share of training left out at the start."""
+    return_column: typed(str | None, "return_column") = None  # type: ignore[valid-type]
+    """Column with the return, if it has another name."""
+    cost_column: typed(str | None, "cost_column") = None  # type: ignore[valid-type]
+    """Column with the cost; of several constraints the name without _0, _1, ..."""
+    limit_column: typed(str | None, "limit_column") = None  # type: ignore[valid-type]
+    """Column with the cost limit."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One run, and what its settings or its file's name say about it."""
+
+    name: str
+    task: str | None
+    algo: str | None
+    variant: str
+    seed: int | None
+    kind: str  # equal for runs that are summarised together, "" if nothing is known
+    recovery: Recovery
+
+
+Groups = list[list[_Measured]]
+
+
+def metrics(arguments: Sequence[str]) -> int:
+    """Run `cspo metrics`."""
+    options = parse(MetricsOptions, "metrics", arguments)
+    if not options.runs:
+        raise CspoError("Name the runs to measure, as in `cspo metrics runs/RUN`.")
+    measured = [_measure(path, options) for path in options.runs]
+    groups = _groups(measured)
+    if options.json:
+        print(json.dumps(_as_json(measured, groups, options.skip), allow_nan=False))
+    else:
+        _print_table(measured, groups, options.skip)
+    return 0
+
+
+def _measure(path: Path, options: MetricsOptions) -> _Measured:
+    from cspo.config import read_settings
+    from cspo.metrics import read_series, recovery
+    from cspo.report.reading import fingerprint, parts_of, variant_of
+
+    roles = {"return": options.return_column, "cost": options.cost_column, "limit": options.limit_column}
+    names = {role: name for role, name in roles.items() if name is not None}
+    found = recovery(read_series(path, limit=options.limit, names=names), options.skip)
+    folder = path if path.is_dir() else path.parent
+    if (folder / "config.toml").is_file():
+        settings = read_settings(folder / "config.toml")
+        task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
+        variant = variant_of(folder.name, str(task), str(algo), seed) if isinstance(seed, int) else ""
+        return _Measured(str(path), task, algo, variant, seed, fingerprint(settings), found)
+    if (parts := parts_of(path.stem)) is not None:  # such as TASK-ALGO-seed0.csv
+        return _Measured(str(path), *parts, kind=" ".join(parts[:3]), recovery=found)
+    return _Measured(str(path), None, None, "", None, "", found)
+
+
+def _groups(measured: Sequence[_Measured]) -> Groups:
+    """Return the runs that differ in their seed only, as far as is known."""
+    groups: dict[str, list[_Measured]] = {}
+    for run in measured:
+        groups.setdefault(run.kind, []).append(run)
+    return [runs for kind, runs in groups.items() if kind and len(runs) > 1]
+
+
+def _as_json(measured: Sequence[_Measured], groups: Groups, skip: float) -> dict[str, Any]:
+    from cspo.metrics import summarise
+
+    summaries = []
+    for runs in groups:
+        summary = dataclasses.asdict(summarise([run.recovery for run in runs]))
+        summaries.append({**_identity(runs[0]), "runs": [run.name for run in runs], **summary, **_split(runs)})
+    rows = []
+    for run in measured:
+        plain = dataclasses.asdict(run.recovery)
+        for item, violation in zip(plain["violations"], run.recovery.violations, strict=True):
+            item |= {"tts": violation.tts, "rp": violation.rp}
+        rows.append({"run": run.name, **_identity(run), "seed": run.seed, **plain, **_split([run])})
+    result: dict[str, Any] = without_nan({"skip": skip, "runs": rows, "summaries": summaries})
+    return result
+
+
+def _identity(run: _Measured) -> dict[str, Any]:
+    return {"task": run.task, "algo": run.algo, "variant": run.variant}
+
+
+def _split(runs: Sequence[_Measured]) -> dict[str, Any]:
+    from cspo.metrics import sensitivity_split
+
+    parts = sensitivity_split([run.recovery for run in runs])
+    return {"sensitivity_split": {name: dataclasses.asdict(part) for name, part in parts.items()}}
+
+
+def _print_table(measured: Sequence[_Measured], groups: Groups, skip: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from cspo.metrics import summarise
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", overflow="fold")
+    for name in ("VF", "#V", "TTS", "RP", "violations", "open", "RP?"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for run in measured:
+        table.add_row(run.name, *_run_cells(run.recovery))
+    if groups:
+        table.add_row()
+    for runs in groups:
+        table.add_row(f"{_label(runs)}, {len(runs)} runs", *_summary_cells(summarise([run.recovery for run in runs])))
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:  # a file or a pipe has no width: nothing is folded
+        console = Console(highlight=False, markup=False, width=10_000)
+    console.print(table)
+    print("\n" + NOTES.format(skip=100 * skip))
+    if groups:
+        print("Under the runs: mean ± standard deviation over them; (2/3) where two of three have a value.")
+    alone = [[run] for run in measured if not any(run in runs for runs in groups)]
+    _print_splits([*alone, *groups])
+    unknown = sum(run.recovery.unknown_epochs for run in measured)
+    if unknown:
+        print(f"{unknown} epochs have no known cost and are left out.")
+
+
+def _label(runs: Sequence[_Measured]) -> str:
+    first = runs[0]
+    return first.name if len(runs) == 1 else " ".join(filter(None, (first.task, first.algo, first.variant)))
+
+
+def _print_splits(groups: Groups) -> None:
+    """Print TTS and RP of violations where the constraint is flat and steep, for runs that log its gradient norm."""
+    from cspo.metrics import sensitivity_split
+
+    lines = []
+    for runs in groups:
+        parts = sensitivity_split([run.recovery for run in runs])
+        if all(part.violations for part in parts.values()):
+            shown = (
+                f"{name} TTS {_number(part.tts, 2)}, RP {_number(part.rp, 3)} ({part.violations} violations)"
+                for name, part in parts.items()
+            )
+            lines.append(f"  {_label(runs)}: {'; '.join(shown)}")
+    if lines:
+        print("\nViolations with the lowest (flat) and the highest (steep) 30 % of the constraint's gradient norm:")
+        print("\n".join(lines))
+
+
+def _run_cells(found: Recovery) -> list[str]:
+    first, stop = found.window
+    return [
+        _number(found.vf, 3),
+        f"{found.violating_epochs} of {stop - first}",
+        _number(found.tts, 2),
+        _number(found.rp, 3),
+        str(len(found.violations)),
+        f"{found.open_at_start} + {found.open_at_end}",
+        str(found.rp_undefined),
+    ]
+
+
+def _summary_cells(found: RecoverySummary) -> list[str]:
+    return [
+        _spread(found.vf, 3, found.seeds),
+        _spread(found.violating_epochs, 1, found.seeds),
+        _spread(found.tts, 2, found.seeds),
+        _spread(found.rp, 3, found.seeds),
+        str(found.violations),
+        f"{found.open_at_start} + {found.open_at_end}",
+        str(found.rp_undefined),
+    ]
+
+
+def _number(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _spread(value: Spread, digits: int, seeds: int) -> str:
+    shown = _number(value.mean, digits)
+    if not math.isnan(value.std):
+        shown += f" ± {value.std:.{digits}f}"
+    return f"{shown} ({value.count}/{seeds})" if 0 < value.count < seeds else shown

@@ -1,0 +1,40 @@
+"""What a run is worth: recovery metrics, and statistics over seeds."""
+
+from cspo.metrics.aggregate import (
+    Estimate,
+    Spread,
+    iqm,
+    iqm_estimate,
+    probability_of_improvement,
+    spread,
+    stratified_iqm,
+)
+from cspo.metrics.recovery import (
+    Recovery,
+    RecoverySummary,
+    SplitPart,
+    Violation,
+    recovery,
+    sensitivity_split,
+    summarise,
+)
+from cspo.metrics.series import Series, read_series
+
+__all__ = [
+    "Estimate",
+    "Recovery",
+    "RecoverySummary",
+    "Series",
+    "SplitPart",
+    "Spread",
+    "Violation",
+    "iqm",
+    "iqm_estimate",
+    "probability_of_improvement",
+    "read_series",
+    "recovery",
+    "sensitivity_split",
+    "spread",
+    "stratified_iqm",
+    "summarise",
+]
