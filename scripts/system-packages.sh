@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs what drawing without a screen needs (Debian, Ubuntu), where it is missing and this user may install.
-# Never fails: without it everything but pictures and videos works, and their tests are skipped with a reason.
+# Installs what drawing without a screen needs, and the browser that the page of a report is tested in (Debian, Ubuntu),
+# where they are missing and this user may install.
+# Never fails: without them everything but pictures and videos works, and their tests are skipped with a reason.
 
 missing() {  # a shared library that the system does not know
   ! ldconfig -p 2>/dev/null | grep -q "$1"
@@ -9,6 +10,8 @@ missing() {  # a shared library that the system does not know
 packages=""
 missing libEGL.so.1 && packages="$packages libegl1 libgl1-mesa-dri"
 missing libOSMesa.so && packages="$packages libosmesa6"
+command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
+  command -v google-chrome >/dev/null 2>&1 || packages="$packages chromium"
 [ -n "$packages" ] || exit 0
 command -v apt-get >/dev/null 2>&1 || exit 0
 
@@ -20,7 +23,7 @@ else
   exit 0
 fi
 
-# One by one: some releases lack one of them, and either is enough. A stale package list is the usual reason to fail.
+# One by one: some releases lack one of them. A stale package list is the usual reason to fail.
 updated=""
 for package in $packages; do
   for attempt in 1 2; do

@@ -1,0 +1,408 @@
+"""From folders of runs to tables: what is collected, what is bold, what stands beside the paper's numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cspo.errors import CspoError
+from cspo.report import Results, collect, paper
+from cspo.report.comparison import main_comparison, recovery_comparison, split_comparison
+from cspo.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
+from cspo.report.reading import parts_of
+from cspo.report.results import last_epochs
+from cspo.report.tables import all_tables, improvement_table, main_table, recovery_table, split_table, variants_table
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "reference" / "paper"
+HOPPER, GOAL = "SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"
+
+
+def write_csv(
+    folder: Path, name: str, returns: Any, cost: Any, limit: float = 25.0, steps: int = 20_000, **more: Any
+) -> None:
+    """One run as a CSV file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    n = max(np.size(returns), np.size(cost))
+    columns = {
+        "steps": steps * np.arange(1, n + 1),
+        "return": np.broadcast_to(returns, n),
+        "cost": np.broadcast_to(cost, n),
+        "cost_limit": np.full(n, limit),
+        **more,
+    }
+    rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    (folder / f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def write_run(folder: Path, rows: int, planned: int, seed: int = 0, algo: str = "cspo", **more: Any) -> None:
+    """One run as a run folder."""
+    write_csv(folder, "progress", np.arange(1.0, rows + 1), 20.0)
+    settings = {"task": HOPPER, "algo": algo, "seed": seed, "total_steps": 20_000 * planned, **more}
+    lines = [f"{key} = {value!r}".replace("'", '"') for key, value in settings.items()]
+    (folder / "config.toml").write_text("\n".join(['cspo_version = "9.9"', "steps_per_epoch = 20_000", *lines]) + "\n")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Results:
+    """Two tasks, three algorithms, two seeds, 8 epochs: constant returns and costs, so every mean is known."""
+    folder = tmp_path / "small"
+    for seed, shift in ((0, -1.0), (1, 1.0)):
+        for algo, value, cost in (("cspo", 100.0, 20.0), ("ppo-lag", 200.0, 30.0), ("zeta", 90.0, 25.0)):
+            write_csv(folder, f"{HOPPER}-{algo}-seed{seed}", value + shift, np.full(8, cost))
+        write_csv(folder, f"{GOAL}-cspo-seed{seed}", 5.0 + shift, np.full(8, 26.0))
+    return collect([folder])
+
+
+def test_cells_hold_all_seeds_in_the_paper_s_order(small: Results) -> None:
+    assert small.name == "small"
+    assert small.tasks == (HOPPER, GOAL)
+    assert small.labels == ("cspo", "ppo-lag", "zeta")
+    cell = small.cell(HOPPER, "cspo")
+    assert cell is not None
+    assert (cell.seeds, cell.steps, cell.epochs, cell.limit) == (2, 160_000, 2, 25.0)
+    assert (cell.returns.value, cell.returns.low, cell.returns.high) == (100.0, 99.0, 101.0)
+    np.testing.assert_array_equal(cell.seed_returns, [99.0, 101.0])
+    assert cell.feasible
+    assert small.cell(HOPPER, "zeta").feasible  # type: ignore[union-attr]  # a cost at the limit keeps it
+    assert not small.cell(HOPPER, "ppo-lag").feasible  # type: ignore[union-attr]
+    assert small.cell(GOAL, "zeta") is None
+
+
+@pytest.mark.parametrize(("epochs", "last"), [(500, 100), (1000, 100), (50, 10), (8, 2), (1, 1)])
+def test_results_are_over_the_last_fifth_of_a_run_and_at_most_the_paper_s_100_epochs(epochs: int, last: int) -> None:
+    assert last_epochs(epochs) == last
+
+
+def test_main_table_has_the_paper_s_layout(small: Results) -> None:
+    table = main_table(small)
+    assert table.header == ("Task", "CSPO", "PPO-Lag", "zeta")
+    texts = [[entry.text for entry in row] for row in table.rows]
+    assert texts == [
+        ["Hopper", "100.00 ± 1.00", "200.00 ± 1.00", "90.00 ± 1.00"],
+        ["C (25)", "20.0 ± 0.0", "30.0 ± 0.0", "25.0 ± 0.0"],
+        ["PointGoal", "5.00 ± 1.00", "–", "–"],
+        ["C (25)", "26.0 ± 0.0", "–", "–"],
+    ]
+    bold = [entry.text for row in table.rows for entry in row if entry.bold]
+    assert bold == ["100.00 ± 1.00"]  # PPO-Lag's is higher, but above the limit; PointGoal has no feasible one
+
+
+def test_a_short_study_says_that_it_is_not_the_paper_s(small: Results) -> None:
+    for table in all_tables(small):
+        text = " ".join(table.notes)
+        assert "160,000 steps" in text, table.name
+        assert "do not reproduce" in text
+        assert "Seeds: 2, where the paper has 5" in text
+    assert "last 2 epochs" in main_table(small).notes[0]
+    assert main_comparison(small).title.endswith("(runs of 160,000 steps beside the paper's 10,000,000)")
+
+
+def test_a_study_of_the_paper_s_size_has_no_such_note(tmp_path: Path) -> None:
+    for seed in range(5):
+        returns = np.r_[np.zeros(400), np.full(100, 1700.0 + seed)]
+        write_csv(tmp_path, f"{HOPPER}-cspo-seed{seed}", returns, 10.0 + seed)
+    results = collect([tmp_path])
+    table = main_table(results)
+    assert not [note for note in table.notes if "paper" in note]
+    assert results.cells[0].returns.value == pytest.approx(1702.0)  # only the last 100 epochs
+    assert main_comparison(results).title == "Return and cost beside the paper's"
+    rows = {row[2].text: row for row in main_comparison(results).rows}
+    assert [entry.text for entry in rows["return"][4:]] == ["1691.92 ± 70.00", "+10.08", "yes"]
+    assert [entry.text for entry in rows["cost"][4:]] == ["7.1 ± 6.1", "+4.9", "yes"]
+
+
+def test_beside_the_paper(small: Results) -> None:
+    table = main_comparison(small)
+    texts = [[entry.text for entry in row] for row in table.rows]
+    assert texts == [
+        ["Hopper", "CSPO", "return", "100.00 [99.00, 101.00]", "1691.92 ± 70.00", "-1591.92", "no"],
+        ["Hopper", "CSPO", "cost", "20.0 [20.0, 20.0]", "7.1 ± 6.1", "+12.9", "no"],
+        ["Hopper", "PPO-Lag", "return", "200.00 [199.00, 201.00]", "607.20 ± 475.25", "-407.20", "yes"],
+        ["Hopper", "PPO-Lag", "cost", "30.0 [30.0, 30.0]", "22.6 ± 7.1", "+7.4", "no"],
+        ["PointGoal", "CSPO", "return", "5.00 [4.00, 6.00]", "23.79 ± 0.75", "-18.79", "no"],
+        ["PointGoal", "CSPO", "cost", "26.0 [26.0, 26.0]", "23.7 ± 0.4", "+2.3", "no"],
+    ]  # zeta is not in the paper
+
+
+def test_one_seed_has_no_interval_to_compare(tmp_path: Path) -> None:
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed0", 1700.0, np.full(10, 7.0))
+    results = collect([tmp_path])
+    assert main_table(results).rows[0][1].text == "1700.00"
+    assert {row[-1].text for row in main_comparison(results).rows} == {"one seed: no interval"}
+    assert "One seed has no interval" in " ".join(main_table(results).notes)
+
+
+def test_another_limit_is_not_compared_with_the_paper(tmp_path: Path) -> None:
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed0", 1700.0, np.full(10, 7.0), limit=10.0)
+    write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed0", 1700.0, np.full(10, 7.0))
+    results = collect([tmp_path])
+    assert {row[1].text for row in main_comparison(results).rows} == {"PPO-Lag"}
+    assert [entry.text for entry in main_table(results).rows[1]] == ["C (limit)", "7.0 (10)", "7.0 (25)"]
+
+
+def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
+    safe, hot = 20.0, 30.0
+    quick = [safe] * 3 + [hot, safe, safe, hot, safe, safe, safe]  # TTS 1
+    slow = [safe] * 3 + [hot, hot, hot, safe, safe, safe, hot]  # TTS 3, and one open at the end
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed0", 2.0, quick)
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed1", 2.0, [safe] * 10)
+    write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed0", -2.0, slow)
+    results = collect([tmp_path])
+    table = recovery_table(results)
+    texts = [[entry.text for entry in row] for row in table.rows]
+    assert texts == [
+        ["Hopper", "TTS", "1.00 (1/2)", "3.00"],
+        ["", "RP", "1.000 (1/2)", "–"],
+        ["", "#V", "1.0 ± 1.4", "4.0"],
+        ["", "VF", "0.143 ± 0.202", "0.571"],
+    ]
+    assert [entry.text for row in table.rows for entry in row if entry.bold] == ["1.00 (1/2)"]
+    assert "of the 7 after the first 30 %" in table.notes[0]
+    assert "Violations: 4." in table.notes[1]
+    assert "0 under way when the window began, 1 still open at the end" in table.notes[1]
+    assert "1 that began at a return of zero or less" in table.notes[1]
+    assert "Runs without a violation that ended: 1" in table.notes[1]
+    beside = {
+        row[2].text: [entry.text for entry in row] for row in recovery_comparison(results).rows if row[1].text == "CSPO"
+    }
+    assert beside["#V"][5:] == ["–", "not comparable: of 7 epochs"]  # the paper counts over 350
+    assert beside["TTS"][3:] == ["1.00 (1/2)", "2.33 ± 1.04", "-1.33", "one seed: no interval"]
+    count = paper.recovery_metrics()["Hopper", "CSPO"].violating_epochs
+    assert count.spread is not None
+    assert beside["VF"][4] == f"{count.value / 350:.3f} ± {count.spread / 350:.3f}"
+
+
+def test_split_table_and_its_comparison(tmp_path: Path) -> None:
+    task = "SafetyAntVelocity-v1"
+    g = [20.0, 20.0, 20.0, 30.0, 20.0, 30.0, 30.0, 20.0, 20.0, 20.0]
+    norms = [0, 0, 0, 1.0, 0, 2.0, 0, 0, 0, 0]
+    write_csv(tmp_path, f"{task}-cspo-seed0", 4.0, g, gradient_norm=norms)
+    write_csv(tmp_path, f"{task}-ppo-lag-seed0", 4.0, g)  # logs no norm
+    results = collect([tmp_path])
+    texts = [[entry.text for entry in row] for row in split_table(results).rows]
+    assert texts == [["Ant", "CSPO", "Flat", "1.00", "1.000", "1"], ["Ant", "CSPO", "Steep", "2.00", "1.000", "1"]]
+    beside = [[entry.text for entry in row[2:]] for row in split_comparison(results).rows]
+    assert beside[0] == ["flat TTS", "1.00 (1)", "3.63", "-2.63", "the paper prints none"]
+    assert beside[2] == ["steep TTS", "2.00 (1)", "5.25", "-3.25", "the paper prints none"]
+
+
+def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> None:
+    for variant in ("alpha-0.5", "alpha-0.05", "alpha-10"):
+        write_csv(tmp_path, f"{HOPPER}-cspo-{variant}-seed0", 7.0, np.full(10, 5.0))
+    results = collect([tmp_path])
+    assert results.labels == ("cspo alpha-0.05", "cspo alpha-0.5", "cspo alpha-10")  # by number
+    table = variants_table(results)
+    assert [row[2].text for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
+    assert [entry.text for entry in table.rows[0][3:]] == ["7.00", "5.0", "25", "yes", "–", "–", "0.0", "0.000"]
+    assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
+
+
+def test_probability_of_improvement_table(small: Results) -> None:
+    table = improvement_table(small)
+    assert table.header == ("Task", "CSPO > PPO-Lag", "CSPO > zeta")
+    assert [entry.text for entry in table.rows[0]] == ["Hopper", "0.00 [0.00, 0.00]", "1.00 [1.00, 1.00]"]
+    assert [entry.text for entry in table.rows[1]] == ["PointGoal", "–", "–"]
+    assert not improvement_table(small, "nobody").rows
+
+
+def test_csv_has_every_number_in_full(small: Results) -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(main_table(small)))))
+    assert len(rows) == 4
+    first = rows[0]
+    assert (first["task"], first["algorithm"], first["seeds"], first["feasible"]) == (HOPPER, "cspo", "2", "yes")
+    assert [float(first[name]) for name in ("return", "return_low", "return_high")] == [100.0, 99.0, 101.0]
+    assert [float(first[name]) for name in ("return_mean", "cost_mean", "cost_std")] == [100.0, 20.0, 0.0]
+    assert float(first["return_std"]) == pytest.approx(math.sqrt(2.0))  # of 99 and 101
+    recovered = list(csv.DictReader(io.StringIO(to_csv(recovery_table(small)))))
+    assert recovered[0]["tts"] == ""  # undefined, not "nan"
+
+
+HOSTILE = Table(
+    name="hostile",
+    title="50 % of #1 & more_",
+    header=("a_b", "x|y"),
+    rows=((Entry("{\\x} ~ ^ $1"), Entry("-3.5 ± 0.5", bold=True)), (Entry("<b>"), Entry("–"))),
+    records=({"a": 'say "1,2"', "b": math.nan},),
+    notes=("5 [6] _*_ `c`",),
+)
+
+
+def test_latex_is_escaped_and_balanced(small: Results) -> None:
+    for table in (*all_tables(small), HOSTILE):
+        text = to_latex(table)
+        assert text.count("\\begin{") == text.count("\\end{")
+        assert len(re.findall(r"(?<!\\)\{", text)) == len(re.findall(r"(?<!\\)\}", text))
+        assert len(re.findall(r"(?<!\\)\$", text)) % 2 == 0
+        body = text.split("\\toprule\n")[1].split("\\bottomrule")[0]
+        for line in body.splitlines():
+            if line not in ("\\midrule", "\\addlinespace"):
+                assert len(re.findall(r"(?<!\\)&", line)) == len(table.header) - 1
+                assert line.endswith(" \\\\")
+        assert not re.search(r"(?<!\\)#|[±–≤]", text)
+        assert text.count("%") - text.count("\\%") == 3  # the comment, and two line ends without a space
+    assert latex("-3.5 ± 0.5") == "$-$3.5 $\\pm$ 0.5"
+    assert latex("alpha-0.5 a_b") == "alpha-0.5 a\\_b"
+    assert latex("{\\x}") == "\\{\\textbackslash{}x\\}"
+    assert "\\textbf{$-$3.5 $\\pm$ 0.5}" in to_latex(HOSTILE)
+
+
+def test_markdown_is_escaped() -> None:
+    lines = to_markdown(HOSTILE).splitlines()
+    assert lines[2] == "| a\\_b | x\\|y |"
+    assert lines[4].endswith("| **-3.5 ± 0.5** |")
+    assert lines[5].startswith("| \\<b> |")
+    assert lines[-1] == "- 5 [6] \\_\\*\\_ \\`c\\`"
+    assert to_csv(HOSTILE) == 'a,b\n"say ""1,2""",\n'
+
+
+def test_tables_are_written_in_three_formats(small: Results, tmp_path: Path) -> None:
+    paths = write_table(main_table(small), tmp_path)
+    assert [path.name for path in paths] == ["main.csv", "main.md", "main.tex"]
+    assert paths[1].read_text(encoding="utf-8") == to_markdown(main_table(small))
+
+
+def test_run_folders_unfinished_ones_and_plugins(tmp_path: Path) -> None:
+    write_run(tmp_path / f"{HOPPER}-cspo-seed0", 4, planned=4)
+    write_run(tmp_path / f"{HOPPER}-cspo-seed1", 3, planned=4, seed=1)
+    write_run(tmp_path / f"{HOPPER}-mine-seed0", 4, planned=4, algo="mine", plugin="/nowhere/mine.py")
+    (tmp_path / f"{HOPPER}-cspo-seed2").mkdir()
+    (tmp_path / f"{HOPPER}-cspo-seed2" / "config.toml").write_text(f'task = "{HOPPER}"\nalgo = "cspo"\nseed = 2\n')
+    results = collect([tmp_path])
+    assert [run.id for run in results.runs] == [
+        f"{HOPPER}-cspo-seed0",
+        f"{HOPPER}-cspo-seed1",
+        f"{HOPPER}-mine-seed0",
+    ]
+    assert [run.finished for run in results.runs] == [True, False, True]
+    cell = results.cell(HOPPER, "cspo")
+    assert cell is not None
+    assert [run.seed for run in cell.runs] == [0]  # the unfinished one does not spoil the mean
+    assert cell.returns.value == 4.0  # the last of four epochs
+    notes = " ".join(results.notes)
+    assert "seed1 (3 of 4 epochs)" in notes
+    assert "Without a finished epoch, left out: " in notes
+    assert results.runs[0].config is not None
+    assert results.runs[0].config.total_steps == 80_000
+    assert results.runs[2].config is None  # its plugin is not here, and no code of a folder is run for a report
+    assert results.runs[0].facts["cspo"] == "9.9"
+    alone = collect([tmp_path / f"{HOPPER}-cspo-seed1"])
+    assert alone.cells[0].seeds == 1
+    assert "Not finished, but shown" in " ".join(alone.notes)
+
+
+def test_a_damaged_run_is_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "good", 4, planned=4)
+    write_run(tmp_path / "bad", 4, planned=4, seed=1)
+    (tmp_path / "bad" / "progress.csv").write_text("steps,return,cost,cost_limit\n1,2,3,25\n1,?,3,25\n")
+    write_run(tmp_path / "worse", 4, planned=4, seed=2)
+    (tmp_path / "worse" / "config.toml").write_text("total_steps = ")
+    results = collect([tmp_path])
+    assert [run.id for run in results.runs] == ["good"]
+    assert any("bad" in note and "'?' is not a number" in note for note in results.notes)
+    assert any("worse" in note and "not valid TOML" in note for note in results.notes)
+    (tmp_path / "good" / "config.toml").write_text("")
+    with pytest.raises(CspoError, match=r"nothing to report.*does not name task, algo and seed"):
+        collect([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("stem", "expected"),
+    [
+        (f"{GOAL}-ppo-lag-seed12", (GOAL, "ppo-lag", "", 12)),
+        (f"{GOAL}-cspo-alpha-0.5-seed0", (GOAL, "cspo", "alpha-0.5", 0)),
+        ("my-cup-task-v0-cspo-seed0", ("my-cup-task-v0", "cspo", "", 0)),
+        ("module-make-cpo-seed3", ("module-make", "cpo", "", 3)),
+        ("Thing-v2-sac-lag-seed1", ("Thing-v2", "sac-lag", "", 1)),
+        ("omnisafe-progress", None),
+        ("progress-seed0", None),
+    ],
+)
+def test_names_of_files(stem: str, expected: tuple[str, str, str, int] | None) -> None:
+    assert parts_of(stem) == expected
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_noted(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", 4, planned=4)
+    write_run(tmp_path / "b", 4, planned=4, seed=1, gamma=0.9)
+    assert "differ in more than their seed" in " ".join(collect([tmp_path]).notes)
+
+
+def test_a_study_folder(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        f'name = "two-alphas"\ntasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\nseeds = [0, 1]\ntotal_steps = 80_000\n'
+        '[[variants]]\nname = "low"\nsettings = { alpha = [0.1] }\n'
+        '[[variants]]\nname = "high"\nsettings = { alpha = [0.9] }\n'
+    )
+    for name, seed in (("low", 0), ("low", 1), ("high", 0)):
+        write_run(tmp_path / "runs" / f"{HOPPER}-cspo-{name}-seed{seed}", 4, planned=4, seed=seed)
+    results = collect([tmp_path])
+    assert results.name == "two-alphas"
+    assert [(cell.label, cell.seeds) for cell in results.cells] == [("cspo high", 1), ("cspo low", 2)]
+    assert f"1 of 4 runs have not started: {HOPPER}-cspo-high-seed1" in " ".join(results.notes)
+
+
+def test_what_cannot_be_reported(tmp_path: Path) -> None:
+    with pytest.raises(CspoError, match="There is no folder"):
+        collect([tmp_path / "nothing"])
+    with pytest.raises(CspoError, match="neither a study, nor runs, nor files named"):
+        collect([tmp_path])
+    with pytest.raises(CspoError, match="nothing to report"):
+        collect([])
+    write_csv(tmp_path / "a", f"{HOPPER}-cspo-seed0", 1.0, np.full(3, 1.0))
+    write_csv(tmp_path / "b", f"{HOPPER}-cspo-seed0", 1.0, np.full(3, 1.0))
+    with pytest.raises(CspoError, match="are both SafetyHopperVelocity-v1, cspo, seed 0"):
+        collect([tmp_path / "a", tmp_path / "b"])
+
+
+def test_several_constraints_show_the_most_violated(tmp_path: Path) -> None:
+    header = "steps,return,cost_0,cost_1,cost_limit_0,cost_limit_1\n"
+    rows = "".join(f"{20_000 * k},1,20,7,25,5\n" for k in range(1, 5))
+    (tmp_path / f"{HOPPER}-cspo-seed0.csv").write_text(header + rows)
+    results = collect([tmp_path])
+    (cell,) = results.cells
+    assert (cell.cost.value, cell.limit, cell.feasible) == (7.0, 5.0, False)
+    assert not main_comparison(results).rows
+
+
+def test_the_first_runs_of_this_repository() -> None:
+    results = collect([ROOT / "results" / "first-runs"])
+    assert (len(results.runs), len(results.cells)) == (24, 8)
+    assert {table.name for table in all_tables(results)} >= {"main", "main-comparison", "recovery", "split"}
+
+
+def test_the_paper_s_numbers() -> None:
+    assert len(paper.main_results()) == 9 * 12
+    assert len(paper.recovery_metrics()) == 9 * 6
+    assert len(paper.sensitivity_split()) == 6
+    entry = paper.main_results()["Ant", "CSPO"]
+    assert (entry.returns.value, entry.returns.spread, entry.cost.value, entry.cost.spread) == (3231.6, 84.8, 24.5, 0.3)
+    assert {task for task, _ in paper.main_results()} == set(paper.TASKS.values())
+    assert {algo for _, algo in paper.main_results()} == set(list(paper.ALGORITHMS.values())[:12])
+    assert {algo for _, algo in paper.recovery_metrics()} <= set(paper.ALGORITHMS.values())
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the reference data are not here")
+@pytest.mark.parametrize("name", ["results_main", "recovery_metrics", "sensitivity_split", "hyperparameters"])
+def test_the_shipped_numbers_are_the_paper_s(name: str) -> None:
+    shipped = Path(paper.__file__).with_name("paper") / f"{name}.csv"
+    assert shipped.read_bytes() == (SHARED / f"{name}.csv").read_bytes()
+
+
+def test_every_algorithm_and_task_has_a_name() -> None:
+    from cspo.algorithms import algorithm_names
+    from cspo.algorithms.registry import _is_built_in, get_algorithm
+    from cspo.envs.tasks import native_tasks
+
+    assert {row.name for row in native_tasks()} >= set(paper.TASKS)
+    built_in = {name for name in algorithm_names() if _is_built_in(get_algorithm(name))}
+    assert built_in == set(paper.ALGORITHMS)
+    assert paper.task_name(f"cspo/{HOPPER}") == paper.task_name(HOPPER) == "Hopper"
+    assert paper.task_name("mine:make") == "mine:make"
