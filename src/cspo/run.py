@@ -23,6 +23,10 @@ from cspo.types import EpochReport, FloatArray
 CHANGEABLE = {"total_steps", "threads"}  # what a resumed run may change
 
 
+class RunInUse(CspoError):
+    """A run that another process is training."""
+
+
 class RunFolder:
     """The files of one run."""
 
@@ -40,7 +44,7 @@ class RunFolder:
         path = Path(path)
         with _explained(path):
             path.mkdir(parents=True, exist_ok=True)
-            run = cls(path, config, _lock(path))
+            run = cls(path, config, hold(path))
             if holds_run(path):
                 run.close()
                 raise CspoError(
@@ -65,7 +69,7 @@ class RunFolder:
                 f"A resumed run keeps its settings; only {', '.join(sorted(CHANGEABLE))} can change, not "
                 f"{', '.join(sorted(unknown))}."
             )
-        run = cls(path, config, _lock(path))
+        run = cls(path, config, hold(path))
         try:
             state = run._recover()
             if changes:
@@ -90,8 +94,7 @@ class RunFolder:
         return state
 
     def _write_config(self) -> None:
-        data = {"cspo_version": __version__, **to_dict(self.config)}
-        checkpoint.write_text(self.path / "config.toml", tomli_w.dumps(data))
+        write_config(self.path, self.config)
 
     def log(self, report: EpochReport) -> None:
         """Append one epoch to progress.csv and to the TensorBoard events."""
@@ -124,6 +127,12 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CspoError(f"Cannot write to run folder {path}: {error.strerror or error}.") from error
+
+
+def write_config(path: Path, config: TrainConfig) -> None:
+    """Write the settings of a run into its folder."""
+    data = {"cspo_version": __version__, **to_dict(config)}
+    checkpoint.write_text(path / "config.toml", tomli_w.dumps(data))
 
 
 def holds_run(path: Path) -> bool:
@@ -245,7 +254,7 @@ def _check_not_shortened(config: TrainConfig, done: int) -> None:
         raise CspoError(f"The run has done {steps} steps already: --total-steps must not be less.")
 
 
-def _lock(path: Path) -> IO[str]:
+def hold(path: Path) -> IO[str]:
     """Hold the folder for this process; released when the process ends, however it ends."""
     with _explained(path):
         file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
@@ -257,5 +266,5 @@ def _lock(path: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise CspoError(f"Another process is training in {path}. Wait for it, or stop it first.") from error
+        raise RunInUse(f"Another process is training in {path}. Wait for it, or stop it first.") from error
     return file

@@ -79,7 +79,7 @@ def run(
         if not chosen and not any(folder.iterdir()):
             folder.rmdir()
         raise
-    return _train_and_close(trainer, owns_env=env is None, quiet=quiet)
+    return train_to_end(trainer, owns_env=env is None, quiet=quiet)
 
 
 def resume(
@@ -95,7 +95,7 @@ def resume(
         **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that file has moved.
     """
     trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, **changes)
-    return _train_and_close(trainer, owns_env=env is None, quiet=quiet)
+    return train_to_end(trainer, owns_env=env is None, quiet=quiet)
 
 
 def copies_of(env: Any) -> int | None:
@@ -105,7 +105,14 @@ def copies_of(env: Any) -> int | None:
     return 1 if hasattr(env, "step") and not isinstance(env, type) else None
 
 
-def _train_and_close(trainer: Trainer, *, owns_env: bool, quiet: bool) -> Summary:
+def train_to_end(trainer: Trainer, *, owns_env: bool, quiet: bool) -> Summary:
+    """Train until the run is finished or stopped, write its summary and release its folder.
+
+    Args:
+        trainer: One with a run folder.
+        owns_env: Whether to close its environment.
+        quiet: Print no progress.
+    """
     assert trainer.run is not None
     console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
     for note in trainer.run.notes:
@@ -128,7 +135,7 @@ def _train(trainer: Trainer, console: Console, quiet: bool) -> Summary:
         console.note(warning)
     verb = "training" if trainer.epoch == 0 else f"resuming after epoch {trainer.epoch}"
     console.start(f"{config.task}  {config.algo}  seed {config.seed}  {verb} in {folder}")
-    with _StopRequest() as stop:
+    with StopRequest() as stop:
         try:
             for report in trainer:
                 console.epoch(report)
@@ -197,14 +204,14 @@ def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:
     )
 
 
-class _StopRequest:
+class StopRequest:
     """Turns the first SIGINT or SIGTERM into a request to stop, the second into KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.requested = False
         self._previous: dict[signal.Signals, Callable[..., Any] | int | None] = {}
 
-    def __enter__(self) -> _StopRequest:
+    def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)

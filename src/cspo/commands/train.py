@@ -16,7 +16,8 @@ import tyro
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.commands.options import HELP, PluginOption, option_names, parse, typed
 from cspo.config import TrainConfig, from_dict, make_config, read_settings, use_plugin
-from cspo.errors import CspoError, nearest
+from cspo.envs.tasks import check_task_name
+from cspo.errors import CspoError
 
 # group: what it is about, and its settings
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -118,7 +119,7 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     own = {} if not hasattr(options, "algorithm") else vars(options.algorithm)
     named_here = {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own), **plugin}
     config = from_dict(values | named_here)
-    _check_task(config.task)
+    check_task_name(config.task)  # before PyTorch is loaded
     return config, options.run_dir, options.quiet
 
 
@@ -133,14 +134,6 @@ def _value_of(name: str, words: Sequence[str]) -> str | None:
         elif word.startswith(name + "="):
             found = word.partition("=")[2]
     return found
-
-
-def _check_task(task: str) -> None:
-    """Refuse a misspelt native task before PyTorch is loaded; other names are left to Gymnasium."""
-    from cspo.envs.tasks import native_name, native_tasks
-
-    if native_name(task) is None and ":" not in task and "/" not in task and task.startswith("Safety"):
-        raise CspoError(f"there is no task {task!r}: {nearest(task, [row.name for row in native_tasks()])}")
 
 
 def options_class(algo: str) -> type:

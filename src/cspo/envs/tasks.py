@@ -70,6 +70,12 @@ def task_row(name: str) -> TaskRow:
     raise CspoError(f"there is no native task {name!r}: {nearest(name, [row.name for row in _ROWS])}")
 
 
+def check_task_name(name: str) -> None:
+    """Refuse a misspelt native task; other names are left to Gymnasium."""
+    if native_name(name) is None and ":" not in name and "/" not in name and name.startswith("Safety"):
+        raise CspoError(f"there is no task {name!r}: {nearest(name, [row.name for row in _ROWS])}")
+
+
 def check_cost_terms(name: str, cost_terms: Sequence[str]) -> None:
     """Refuse terms that the cost of the native task `name` does not have, or that are named twice."""
     known = task_row(name).cost_terms

@@ -1,0 +1,196 @@
+"""`cspo study run`, `cspo study status` and `cspo study list`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from cspo.commands.options import HELP, parse, typed
+from cspo.config import available_cores
+from cspo.errors import CspoError, nearest
+from cspo.log.plain import without_nan
+from cspo.study import Study, StudyProblems, read_study, shipped_studies
+
+if TYPE_CHECKING:
+    from cspo.study.engine import Engine
+    from cspo.study.mirror import Mirror
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Train every run of a study; the same command again continues, whatever happened in between.
+
+    Examples:
+        cspo study run paper-main-small --out studies/main
+        cspo study run my_study.toml --out studies/mine --jobs 4
+        cspo study run paper-main --out /shared/main --engine ray
+
+    docs/studies.md explains the file. The exit code is 0 if all runs are finished, 1 if some failed.
+    """
+
+    study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
+    """TOML file, or the name of a shipped study (`cspo study list`)."""
+    out: Annotated[str, tyro.conf.arg(metavar="DIR")]
+    """Folder of the study, new or that of an earlier start; with Ray also an address such as s3://bucket/study."""
+    jobs: typed(int | None, "jobs") = None  # type: ignore[valid-type]
+    """Runs at a time, one process each; by default one per core, of this machine or of the cluster."""
+    engine: typed(Literal["local", "ray"], "engine") = "local"  # type: ignore[valid-type]
+    """Where to train: on this machine, or on a Ray cluster."""
+    address: typed(str | None, "address") = None  # type: ignore[valid-type]
+    """With --engine ray, the cluster: host:port, ray://host:port, or by default the one of this machine (auto)."""
+    cpus: typed(float | None, "cpus") = None  # type: ignore[valid-type]
+    """With --engine ray, cores that a run reserves; 1 by default."""
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """Show how far every run of a study is, also while another process runs it."""
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folder of the study."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """List the shipped studies, and what each would cost."""
+
+    json: bool = False
+    """Print a JSON list."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `cspo study ...`."""
+    if not arguments or arguments[0] in HELP:
+        rows = "\n".join(f"  {name:<7} {summary}" for name, (_, summary) in COMMANDS.items())
+        print(f"usage: cspo study {{{','.join(COMMANDS)}}} ...\n\n{rows}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        raise CspoError(f"cspo study has no command {name!r}: {nearest(name, COMMANDS)}")
+    try:
+        code: int = COMMANDS[name][0](arguments[1:])
+        return code
+    except StudyProblems as error:
+        for problem in error.problems:
+            print(f"cspo: error: {problem}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `cspo study run`."""
+    options = parse(RunOptions, "study run", arguments)
+    if options.jobs is not None and options.jobs < 1:
+        raise CspoError(f"--jobs must be positive, not {options.jobs}.")
+    study = read_study(options.study, environments=True)
+    mirror = _mirror(options.out)
+    engine = _engine(options, mirror)
+    from cspo.study.schedule import run_study
+    from cspo.study.state import StudyFolder
+    from cspo.study.view import make_view
+
+    folder = StudyFolder(options.out if mirror is None else mirror.fetch())
+    result = run_study(study, folder, engine, make_view())
+    return 1 if result.failed else 0
+
+
+def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
+    if options.engine == "ray":
+        if options.cpus is not None and not 0.0 < options.cpus < math.inf:
+            raise CspoError(f"--cpus must be positive, not {options.cpus:g}.")
+        from cspo.study.ray_engine import RayEngine
+
+        return RayEngine(options.address, jobs=options.jobs, cpus=options.cpus or 1.0, mirror=mirror)
+    for name in ("address", "cpus"):
+        if getattr(options, name) is not None:
+            raise CspoError(f"--{name} is for --engine ray.")
+    if mirror is not None:
+        raise CspoError(f"--out {options.out} is an address: that is for --engine ray. Give a folder here.")
+    from cspo.study.engine import LocalEngine
+
+    return LocalEngine(options.jobs or available_cores())
+
+
+def _mirror(place: str) -> Mirror | None:
+    """Return the local copy of a study that is in storage; None for a folder."""
+    if "://" not in place:
+        return None
+    from cspo.study.mirror import Mirror
+
+    return Mirror(place)
+
+
+def status(arguments: Sequence[str]) -> int:
+    """Run `cspo study status`."""
+    options = parse(StatusOptions, "study status", arguments)
+    from cspo.study.state import StudyFolder
+
+    mirror = _mirror(options.folder)
+    folder = StudyFolder(options.folder if mirror is None else mirror.fetch())
+    study = folder.read()
+    going, statuses = folder.is_running(), folder.status(study)
+    slots = max(1, sum(one.state == "running" for one in statuses))
+    if options.json:
+        from cspo.study.view import seconds_left
+
+        runs = [asdict(one) | {"seconds_left": one.seconds_left} for one in statuses]
+        left = seconds_left(statuses, slots)
+        data = {"name": study.name, "is_running": going, "seconds_left": left, "runs": runs}
+        print(json.dumps(without_nan(data)))
+        return 0
+    from rich.console import Console
+
+    from cspo.study.view import PLAIN_WIDTH, table
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PLAIN_WIDTH)
+    console.print(f"study {study.name}: {'running' if going else 'not running'}", markup=False)
+    console.print(table(statuses, slots, console.width, len(statuses)))
+    for one in statuses:
+        if one.error:
+            console.print(f"failed  {one.id}: {one.error}", markup=False, soft_wrap=True)
+    return 0
+
+
+def list_studies(arguments: Sequence[str]) -> int:
+    """Run `cspo study list`."""
+    options = parse(ListOptions, "study list", arguments)
+    rows = [_row(read_study(name)) for name in shipped_studies()]
+    if options.json:
+        print(json.dumps(rows))
+        return 0
+    width = max(len(row["name"]) for row in rows)
+    print(f"{'study':<{width}}  {'runs':>5}  {'steps':>8}  {'core hours':>10}  description")
+    for row in rows:
+        steps, hours = f"{row['steps'] / 1e6:,.0f} M", f"{row['core_hours']:,.2f}"
+        hours = hours if row["core_hours"] < 10 else f"{row['core_hours']:,.0f}"
+        print(f"{row['name']:<{width}}  {row['runs']:>5}  {steps:>8}  {hours:>10}  {row['description']}")
+    print("\nCore hours are estimates, from 2 950 (Humanoid) to 16 000 (Swimmer) steps/s per core: docs/studies.md.")
+    return 0
+
+
+def _row(study: Study) -> dict[str, Any]:
+    from cspo.study.speed import core_hours
+
+    return {
+        "name": study.name,
+        "runs": len(study.runs),
+        "steps": study.steps,
+        "core_hours": round(core_hours(study), 3),
+        "description": study.description,
+    }
+
+
+COMMANDS = {
+    "run": (run, "train every run of a study, or continue it"),
+    "status": (status, "show how far a study is"),
+    "list": (list_studies, "list the shipped studies"),
+}
