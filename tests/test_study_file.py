@@ -46,8 +46,8 @@ def problems_of(folder: Path, **changes: Any) -> list[str]:
 def test_the_grid_is_every_task_with_every_algorithm_and_seed(tmp_path: Path) -> None:
     study = read_study(write(tmp_path))
     assert [spec.id for spec in study.runs] == [
-        f"{task}-{algo}-seed{seed}" for task in GOOD["tasks"] for algo in GOOD["algorithms"] for seed in (3, 1)
-    ]
+        f"{task}-{algo}-seed{seed}" for seed in (3, 1) for task in GOOD["tasks"] for algo in GOOD["algorithms"]
+    ], "seed by seed"
     assert study.retries == 2 and study.name == "good" and study.text == (tmp_path / "study.toml").read_text()
     spec = study.runs[0]
     assert (spec.task, spec.algo, spec.variant, spec.seed) == ("SafetyHopperVelocity-v1", "cspo", "", 3)
@@ -56,7 +56,7 @@ def test_the_grid_is_every_task_with_every_algorithm_and_seed(tmp_path: Path) ->
 
 
 def test_a_count_of_seeds(tmp_path: Path) -> None:
-    assert [spec.seed for spec in read_study(write(tmp_path, seeds=3, tasks=GOOD["tasks"][:1])).runs] == [0, 1, 2] * 2
+    assert [spec.seed for spec in read_study(write(tmp_path, seeds=3, tasks=GOOD["tasks"][:1])).runs] == [0, 0, 1, 1, 2, 2]
 
 
 def test_layers_of_settings_lie_over_each_other(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
         raise StudyProblems(str(source), list(dict.fromkeys(fields.problems)))
     if fields.plugin is not None:
         text = _with_plugin(text, data, fields.plugin)
+    runs.sort(key=lambda spec: fields.seeds.index(spec.seed))  # a study stopped half-way has some seeds of everything
     return Study(fields.name, fields.description, tuple(runs), fields.retries, text)
 
 
@@ -109,7 +110,7 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
     name = str(source)
     if not name.endswith(".toml") and os.sep not in name and not path.is_file():
         if name not in shipped_studies():
-            raise CspoError(f"There is no study {name!r}: {nearest(name, shipped_studies())} A file ends in .toml.")
+            raise CspoError(f"There is no shipped study {name!r} and no such file: {nearest(name, shipped_studies())}")
         return (_files() / f"{name}.toml").read_text(encoding="utf-8"), Path()
     try:
         return path.read_text(encoding="utf-8"), path.resolve().parent

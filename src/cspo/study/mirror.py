@@ -12,6 +12,7 @@ from cspo.errors import CspoError
 from cspo.study.storage import Storage, StoredRun
 
 REFRESH = 5.0  # seconds between two looks at the progress of a run
+PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them
 VERSION = ".archive"  # file of a mirrored run: the name of the archive it came from
 
 
@@ -26,6 +27,7 @@ class Mirror:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         self.path = cache / "cspo" / "studies" / f"{name}-{digest}"
         self._looked: dict[str, float] = {}
+        self._last = -PAUSE
 
     def fetch(self) -> Path:
         """Bring the copy up to date and return its folder."""
@@ -63,11 +65,16 @@ class Mirror:
 
     def refresh(self, name: str) -> None:
         """Fetch the progress of a run that is going on, every few seconds."""
-        if time.monotonic() - self._looked.get(name, -REFRESH) >= REFRESH:
-            self._looked[name] = time.monotonic()
-            folder = self.path / "runs" / name
+        now = time.monotonic()
+        if now - self._looked.get(name, -REFRESH) < REFRESH or now - self._last < PAUSE:
+            return
+        self._looked[name] = now
+        folder = self.path / "runs" / name
+        try:
+            (folder / VERSION).unlink(missing_ok=True)  # progress.csv may be newer than the rest from here on
             StoredRun(self.storage, name).pull_progress(folder)
-            (folder / VERSION).unlink(missing_ok=True)  # progress.csv may be newer than the rest
+        finally:
+            self._last = time.monotonic()
 
     def send(self) -> None:
         """Copy up what the scheduler has written beside the runs."""
