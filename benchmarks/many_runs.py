@@ -36,13 +36,12 @@ class Job(NamedTuple):
 
 def train(job: Job) -> str:
     """Train, or go on where an earlier attempt stopped, and keep the run's progress.csv."""
-    import cspo
+    from cspo.config import make_config, to_dict
+    from cspo.study.worker import work
 
     folder = ROOT / "runs" / job.benchmark / job.name
-    if (folder / "config.toml").exists():
-        cspo.resume(folder, quiet=True)
-    else:
-        cspo.train(job.task, job.algo, seed=job.seed, total_steps=job.steps, threads=1, run_dir=folder, quiet=True)
+    config = make_config(job.task, job.algo, seed=job.seed, total_steps=job.steps, threads=1)
+    work(to_dict(config), str(folder))
     job.result.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(folder / "progress.csv", job.result)
     return job.name
