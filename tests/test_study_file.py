@@ -56,7 +56,8 @@ def test_the_grid_is_every_task_with_every_algorithm_and_seed(tmp_path: Path) ->
 
 
 def test_a_count_of_seeds(tmp_path: Path) -> None:
-    assert [spec.seed for spec in read_study(write(tmp_path, seeds=3, tasks=GOOD["tasks"][:1])).runs] == [0, 0, 1, 1, 2, 2]
+    study = read_study(write(tmp_path, seeds=3, tasks=GOOD["tasks"][:1]))
+    assert [spec.seed for spec in study.runs] == [0, 0, 1, 1, 2, 2]
 
 
 def test_layers_of_settings_lie_over_each_other(tmp_path: Path) -> None:

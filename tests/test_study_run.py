@@ -135,7 +135,7 @@ def workers_of(session: int) -> list[int]:
 
 
 @linux
-@pytest.mark.timeout(300)  # some 20 s where nothing else is going on
+@pytest.mark.timeout(300)  # three starts and 18 runs: over a minute on a busy machine
 def test_killed_twice_it_ends_as_the_undisturbed_study_does(
     tmp_path: Path, no_pictures: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

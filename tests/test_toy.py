@@ -102,6 +102,28 @@ def test_what_is_counted() -> None:
     assert never.first_safe is None and "never" in format_table([never], Problem())
 
 
+def test_the_settings_in_the_documentation() -> None:
+    """docs/toy.md shows every setting that was tried, the unfavourable ones too."""
+    page = (Path(__file__).parent.parent / "docs" / "toy.md").read_text()
+    above, after = [], []
+    for curvature in (0.2, 0.5, 1.0):
+        for step_theta in (0.05, 0.1, 0.2):
+            cells = []
+            for step_lambda in (0.01, 0.02, 0.05, 0.1):
+                sizes = (step_theta, step_lambda, 0.85)
+                ours = [follow(name, Problem(2.0, curvature), START, 200, *sizes) for name in METHODS]
+                above.append([sum(path.violations) for path in ours])
+                # A method that never recovers has no violation after that.
+                after.append([None if path.first_safe is None else path.g[path.first_safe :].max() for path in ours])
+                cells.append(f"{above[-1][0]} / {above[-1][1]}")
+            assert f"| {curvature:g} | {step_theta:g} | {' | '.join(cells)} |" in page
+    fewer, more = sum(y < x for x, y in above), sum(y > x for x, y in above)
+    smaller = sum(x is not None and y is not None and max(y, 0.0) < max(x, 0.0) for x, y in after)
+    said = " ".join(page.split())
+    assert f"above the limit in {fewer} of the 36, as many in {36 - fewer - more} and more in {more};" in said
+    assert f"is smaller in {smaller}." in said
+
+
 def test_the_files_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--steps", "40"]
     assert toy([*words, "--out", str(tmp_path / "a")]) == 0
@@ -130,6 +152,7 @@ def test_the_files_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("--step-theta 0", "--step-theta must be positive"),
         ("--step-theta 50", "diverges in iteration"),
         ("--step-lambda nan", "--step-lambda"),
+        ("--curvature 0", "--curvature must be positive"),
         ("--steepness 0.5", "--steepness must be from 1 to 10"),
         ("--start 1", "--start takes two numbers"),
         ("--start 1,nan", "--start"),

@@ -28,12 +28,14 @@ class ToyOptions:
     """Iterations."""
     alpha: typed(float, "alpha") = 0.85  # type: ignore[valid-type]
     """Fraction of the violation that CSPO's correction aims to remove."""
-    step_theta: typed(float, "step_theta") = 0.2  # type: ignore[valid-type]
+    step_theta: typed(float, "step_theta") = 0.1  # type: ignore[valid-type]
     """Step size of the parameters, for both."""
     step_lambda: typed(float, "step_lambda") = 0.05  # type: ignore[valid-type]
     """Step size of the multiplier, for both."""
     steepness: typed(float, "steepness") = 2.0  # type: ignore[valid-type]
     """Exponent of the constraint: larger is steeper, with the same feasible set."""
+    curvature: typed(float, "curvature") = 0.2  # type: ignore[valid-type]
+    """Curvature of the objective: smaller makes the boundary steeper next to it."""
     start: typed(tuple[float, ...], "start") = (0.0, 1.5)  # type: ignore[valid-type]
     """Where both start."""
     gif: bool = True
@@ -43,7 +45,7 @@ class ToyOptions:
 def main(arguments: Sequence[str]) -> int:
     """Run `cspo toy`."""
     options = parse(ToyOptions, "toy", arguments)
-    require_positive(options, "steps", "step_theta", "step_lambda")
+    require_positive(options, "steps", "step_theta", "step_lambda", "curvature")
     require_not_negative(options, "alpha")
     if options.steps > LONGEST:
         raise CspoError(f"--steps must be at most {LONGEST}, not {options.steps}.")
@@ -55,14 +57,14 @@ def main(arguments: Sequence[str]) -> int:
     from cspo.toy import METHODS, Problem, follow, format_table
     from cspo.toy.pictures import draw_pictures
 
-    problem = Problem(options.steepness)
+    problem = Problem(options.steepness, options.curvature)
     sizes = (options.step_theta, options.step_lambda, options.alpha)
     paths = [follow(name, problem, options.start, options.steps, *sizes) for name in METHODS]
     files = draw_pictures(problem, paths, Path(options.out), gif=options.gif)
     print(
         f"{options.steps} iterations from ({options.start[0]:g}, {options.start[1]:g}), step sizes "
         f"{options.step_theta:g} (theta) and {options.step_lambda:g} (lambda), alpha {options.alpha:g}, "
-        f"steepness {options.steepness:g}\n"
+        f"steepness {options.steepness:g}, curvature {options.curvature:g}\n"
     )
     print(format_table(paths, problem))
     print("\nwrote " + ", ".join(map(str, files)))

@@ -53,6 +53,8 @@ class RayEngine:
             mirror: The local copy of the study, if it is in storage; without one all nodes share its folder.
         """
         self.ray = _load_ray()
+        if mirror is not None:
+            mirror.storage.check()
         self.mirror = mirror
         self._jobs, self._cpus = jobs, cpus
         _connect(self.ray, address or "auto")

@@ -29,7 +29,7 @@ from cspo.run import RunInUse, hold
 from cspo.study.storage import Storage, StoredRun, Superseded
 
 WATCH = 1.0  # seconds between two looks at the owner, the raylet and new checkpoints
-ASK = 5.0  # seconds between two questions to storage who the owner is
+ASK = 2.0  # seconds between two questions to storage who the owner is
 TRIES = 5  # failed copies to storage, one after the other, before training stops
 
 

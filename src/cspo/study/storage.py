@@ -75,10 +75,10 @@ class Storage:
         """Write a file so that it is seen as a whole or not at all."""
         path = f"{self._root}/{name}"
         with self._explained():
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if self._atomic:
+            if self._atomic:  # and without folders
                 self._files.pipe_file(path, content)
                 return
+            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
             temporary = f"{path}.{uuid.uuid4().hex}.partial"
             self._files.pipe_file(temporary, content)
             self._files.mv(temporary, path)
@@ -97,6 +97,12 @@ class Storage:
         """Remove a file, if it is there."""
         with self._explained(), contextlib.suppress(FileNotFoundError):
             self._files.rm_file(f"{self._root}/{name}")
+
+    def check(self) -> None:
+        """Raise `CspoError` if nothing can be written here."""
+        name = f".check-{uuid.uuid4().hex}"
+        self.write(name, b"can be written")
+        self.remove(name)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:

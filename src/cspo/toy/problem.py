@@ -10,27 +10,28 @@ import numpy as np
 from cspo.types import FloatArray
 
 TARGET = np.array([2.0, 1.5])  # where the objective is least; outside the ellipse
-CURVATURE = 0.2  # of the objective; small against the slope of g, which is what makes the boundary steep
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise f(theta) = 0.1 |theta - (2, 1.5)|^2 subject to g(theta) = r^p - 1 <= 0, r = x^2 / 4 + y^2.
+    """Minimise f(theta) = (c / 2) |theta - (2, 1.5)|^2 subject to g(theta) = r^p - 1 <= 0, r = x^2 / 4 + y^2.
 
     The feasible set is the same ellipse for every p; p is how fast g grows across its boundary.
     """
 
     steepness: float = 2.0
     """The exponent p."""
+    curvature: float = 0.2
+    """The factor c: the smaller, the steeper is the boundary next to the objective."""
 
     def f(self, theta: FloatArray) -> FloatArray:
         """Return the objective at points (..., 2)."""
-        value: FloatArray = 0.5 * CURVATURE * ((theta - TARGET) ** 2).sum(axis=-1)
+        value: FloatArray = 0.5 * self.curvature * ((theta - TARGET) ** 2).sum(axis=-1)
         return value
 
     def gradient_f(self, theta: FloatArray) -> FloatArray:
         """Return the gradient of f at one point (2,)."""
-        gradient: FloatArray = CURVATURE * (theta - TARGET)
+        gradient: FloatArray = self.curvature * (theta - TARGET)
         return gradient
 
     def g(self, theta: FloatArray) -> FloatArray:
