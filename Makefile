@@ -28,7 +28,7 @@ train: $(READY)
 
 test: $(READY)
 	@sh scripts/system-packages.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .
