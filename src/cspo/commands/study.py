@@ -59,6 +59,19 @@ class StatusOptions:
 
 
 @dataclass(frozen=True)
+class ArchiveOptions:
+    """Copy the results of a study for keeping or publishing: epochs (compressed), settings, summaries, no checkpoints.
+
+    Again: adds what has been finished since. `cspo report` and `cspo metrics` read the copy like the study itself.
+    """
+
+    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Folder of the study."""
+    out: Annotated[str, tyro.conf.arg(metavar="OUT")]
+    """Folder of the copy, new or that of an earlier archive."""
+
+
+@dataclass(frozen=True)
 class ListOptions:
     """List the shipped studies, and what each would cost."""
 
@@ -160,6 +173,19 @@ def status(arguments: Sequence[str]) -> int:
     return 0
 
 
+def archive(arguments: Sequence[str]) -> int:
+    """Run `cspo study archive`."""
+    options = parse(ArchiveOptions, "study archive", arguments)
+    from cspo.study.archive import archive as keep
+
+    mirror = _mirror(options.folder)
+    result = keep(options.folder if mirror is None else mirror.fetch(), options.out)
+    print(f"{len(result.kept)} finished runs are in {options.out}.")
+    if result.unfinished:
+        print(f"{len(result.unfinished)} runs are not finished, and not in it.")
+    return 0
+
+
 def list_studies(arguments: Sequence[str]) -> int:
     """Run `cspo study list`."""
     options = parse(ListOptions, "study list", arguments)
@@ -192,5 +218,6 @@ def _row(study: Study) -> dict[str, Any]:
 COMMANDS = {
     "run": (run, "train every run of a study, or continue it"),
     "status": (status, "show how far a study is"),
+    "archive": (archive, "copy the results of a study, for keeping or publishing"),
     "list": (list_studies, "list the shipped studies"),
 }

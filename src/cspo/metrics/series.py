@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import math
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +53,12 @@ def read_series(path: Path | str, *, limit: float | None = None, names: Mapping[
     """Read a run folder, or a CSV file with one row per epoch.
 
     Args:
-        path: A run folder, or a CSV file. The columns of `cspo` and of OmniSafe are recognised.
+        path: A run folder, or a CSV file, also compressed (.gz). The columns of `cspo` and of OmniSafe are recognised.
         limit: The cost limit of every constraint, for a file that has no such column, or to ask about another one.
         names: Column names for "return", "cost", "limit" or "steps", where they are others.
     """
     path = Path(path)
-    file = path / "progress.csv" if path.is_dir() else path
+    file = progress_file(path) if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         hint = f" Name the runs in it: {path / 'runs'}/*" if (path / "runs").is_dir() else ""
         raise CspoError(f"{path} holds no run: there is no {file}.{hint}")
@@ -70,7 +72,7 @@ def read_series(path: Path | str, *, limit: float | None = None, names: Mapping[
     cost = _find(columns, "cost", names, file)
     steps = _find(columns, "steps", names, file) or [np.full(rows, math.nan)]
     return Series(
-        name=path.name if path.is_dir() else path.stem,
+        name=path.name if path.is_dir() else path.name.removesuffix(".gz").removesuffix(".csv"),
         steps=steps[0],
         returns=returns[0],
         cost=np.stack(cost, axis=1),
@@ -78,6 +80,12 @@ def read_series(path: Path | str, *, limit: float | None = None, names: Mapping[
         columns=columns,
         planned_epochs=max(_planned_epochs(file), rows),
     )
+
+
+def progress_file(folder: Path) -> Path:
+    """Return the file with the epochs of a run: progress.csv, or progress.csv.gz of a run that was archived."""
+    plain, packed = folder / "progress.csv", folder / "progress.csv.gz"
+    return packed if packed.is_file() and not plain.is_file() else plain
 
 
 def _planned_epochs(file: Path) -> int:
@@ -91,7 +99,7 @@ def _planned_epochs(file: Path) -> int:
 
 def _is_ours(file: Path) -> bool:
     """Whether a file is the progress.csv of a run folder."""
-    return file.name == "progress.csv" and file.with_name("config.toml").is_file()
+    return file.name in ("progress.csv", "progress.csv.gz") and file.with_name("config.toml").is_file()
 
 
 def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray]:
@@ -100,9 +108,10 @@ def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray
     A column that holds text is left out too, unless it is one of those a series is made of or one of `needed`.
     """
     try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise CspoError(f"Cannot read {file}: {error.strerror or error}.") from error
+        data = file.read_bytes()
+        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:  # the last two: an archive that was cut short or altered
+        raise CspoError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
     except UnicodeDecodeError:
         raise CspoError(f"{file} is not a text file.") from None
     reader = csv.reader(text.splitlines())

@@ -15,6 +15,7 @@ from cspo.algorithms.registry import algorithm_names
 from cspo.config import TrainConfig, from_dict, read_settings, read_toml
 from cspo.errors import CspoError
 from cspo.metrics import Recovery, Series, read_series, recovery
+from cspo.metrics.series import progress_file
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def _started(folders: Iterable[Path], variants: dict[str, str]) -> tuple[list[Ru
     """Return the runs that have a finished epoch, and remarks on those that have none or cannot be read."""
     runs, empty, notes = [], [], []
     for folder in folders:
-        file = folder / "progress.csv"
-        if not file.is_file() or file.read_bytes().count(b"\n") < 2:
+        file = progress_file(folder)
+        if not file.is_file() or (file.suffix == ".csv" and file.read_bytes().count(b"\n") < 2):
             empty.append(folder.name)
             continue
         try:

@@ -1,0 +1,114 @@
+"""An archive of a study holds its results: reports and metrics of it are those of the study itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tomli_w
+from run_helpers import SMALL
+
+from cspo.cli import main
+from cspo.config import to_dict
+from cspo.errors import CspoError
+from cspo.metrics import read_series
+from cspo.report import collect, write_report
+from cspo.study import read_study
+from cspo.study.worker import work
+
+SETTINGS = {key: value for key, value in SMALL.items() if key not in ("seed", "total_steps")}
+STUDY: dict[str, Any] = {
+    "name": "kept",
+    "tasks": ["SafetyHopperVelocity-v1"],
+    "algorithms": ["cspo", "ppo-lag"],
+    "seeds": 2,
+    "total_steps": 1600,
+    "settings": SETTINGS,
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three runs of four, as if the study had been stopped."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.toml").write_text(tomli_w.dumps(STUDY))
+    for spec in read_study(folder / "study.toml").runs[:3]:
+        work(to_dict(spec.config), str(folder / "runs" / spec.id))
+    (folder / "failures").mkdir()
+    (folder / "failures" / "x.json").write_text('{"attempts": 3, "error": "no space"}')
+    return folder
+
+
+def test_reports_and_metrics_of_an_archive_are_those_of_the_study(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "kept"
+    assert main(["study", "archive", str(study), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "3 finished runs" in said and "1 runs are not finished" in said
+    files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    runs = sorted(path.name for path in (study / "runs").iterdir())
+    each = ("config.toml", "summary.json", "progress.csv.gz")
+    assert files == {"study.toml", "failures/x.json", *(f"runs/{run}/{name}" for run in runs for name in each)}
+
+    for run in runs:
+        ours, theirs = read_series(out / "runs" / run), read_series(study / "runs" / run)
+        assert (ours.name, ours.planned_epochs) == (theirs.name, theirs.planned_epochs)
+        assert ours.columns.keys() == theirs.columns.keys()
+        for name, column in ours.columns.items():
+            np.testing.assert_array_equal(column, theirs.columns[name])
+    tables = [
+        sorted(Path(file).name for file in write_report([folder], tmp_path / folder.name)) for folder in (study, out)
+    ]
+    assert tables[0] == tables[1]
+    for table in (tmp_path / "kept" / "tables").glob("*"):
+        assert table.read_bytes() == (tmp_path / study.name / "tables" / table.name).read_bytes()
+    facts = collect([out]).runs[0].facts
+    assert facts["parameter_hash"] and facts["torch"]
+
+
+def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(study: Path, tmp_path: Path) -> None:
+    from cspo.study.archive import archive
+
+    first = archive(study, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    removed = next(tmp_path.glob(f"runs/{first.kept[0]}/progress.csv.gz"))
+    removed.unlink()
+    again = archive(study, tmp_path)
+    assert again.kept == first.kept
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_what_cannot_be_archived_is_said_in_a_line(study: Path, tmp_path: Path) -> None:
+    from cspo.study.archive import archive
+
+    with pytest.raises(CspoError, match="is the study itself"):
+        archive(study, study)
+    (tmp_path / "study.toml").write_text((study / "study.toml").read_text())
+    with pytest.raises(CspoError, match="nothing to archive"):
+        archive(tmp_path, tmp_path / "out")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CspoError, match="Cannot write"):
+        archive(study, tmp_path / "file")
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "not gzip"])
+def test_a_damaged_archive_is_refused_by_name(study: Path, tmp_path: Path, damage: str) -> None:
+    run = next((study / "runs").iterdir())
+    data = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
+    broken = {"cut": data[:-20], "altered": data[:40] + b"\0\0\0" + data[43:], "not gzip": b"epoch,steps\n"}[damage]
+    (tmp_path / "progress.csv.gz").write_bytes(broken)
+    (tmp_path / "config.toml").write_text((run / "config.toml").read_text())
+    with pytest.raises(CspoError, match=r"Cannot read .*progress\.csv\.gz"):
+        read_series(tmp_path)
+
+
+def test_the_commit_is_in_the_summary_of_a_checkout(study: Path) -> None:
+    summary = json.loads(next(study.glob("runs/*/summary.json")).read_text())
+    assert "commit" in summary
+    if (Path(__file__).parents[1] / ".git").exists():
+        assert summary["commit"] is None or len(summary["commit"].removesuffix("-dirty")) == 40
