@@ -56,17 +56,18 @@ def test_reports_and_metrics_of_an_archive_are_those_of_the_study(
     assert files == {"study.toml", "failures/x.json", *(f"runs/{run}/{name}" for run in runs for name in each)}
 
     for run in runs:
-        ours, theirs = read_series(out / "runs" / run), read_series(study / "runs" / run)
-        assert (ours.name, ours.planned_epochs) == (theirs.name, theirs.planned_epochs)
-        assert ours.columns.keys() == theirs.columns.keys()
-        for name, column in ours.columns.items():
-            np.testing.assert_array_equal(column, theirs.columns[name])
-    tables = [
-        sorted(Path(file).name for file in write_report([folder], tmp_path / folder.name)) for folder in (study, out)
-    ]
-    assert tables[0] == tables[1]
-    for table in (tmp_path / "kept" / "tables").glob("*"):
-        assert table.read_bytes() == (tmp_path / study.name / "tables" / table.name).read_bytes()
+        kept, original = read_series(out / "runs" / run), read_series(study / "runs" / run)
+        assert (kept.name, kept.planned_epochs) == (original.name, original.planned_epochs)
+        assert kept.columns.keys() == original.columns.keys()
+        for name, column in kept.columns.items():
+            np.testing.assert_array_equal(column, original.columns[name])
+    theirs, ours = tmp_path / "of-study", tmp_path / "of-archive"
+    write_report([study], theirs)
+    write_report([out], ours)
+    tables = sorted(path.name for path in (theirs / "tables").iterdir())
+    assert tables and tables == sorted(path.name for path in (ours / "tables").iterdir())
+    for name in tables:
+        assert (ours / "tables" / name).read_bytes() == (theirs / "tables" / name).read_bytes()
     facts = collect([out]).runs[0].facts
     assert facts["parameter_hash"] and facts["torch"]
 
