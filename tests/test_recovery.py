@@ -46,6 +46,7 @@ def test_two_violations_by_hand() -> None:
     assert found.tts == pytest.approx(1.5)
     assert [v.rp for v in found.violations] == pytest.approx([1.2, 0.75])
     assert found.rp == pytest.approx(0.975)
+    assert found.worst == pytest.approx(4.0)  # the 9 is before the window
     assert (found.open_at_start, found.open_at_end, found.rp_undefined, found.unknown_epochs) == (0, 0, 0, 0)
 
 

@@ -201,7 +201,7 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
     assert results.labels == ("cspo alpha-0.05", "cspo alpha-0.5", "cspo alpha-10")  # by number
     table = variants_table(results)
     assert [row[2].text for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
-    assert [entry.text for entry in table.rows[0][3:]] == ["7.00", "5.0", "25", "yes", "–", "–", "0.0", "0.000"]
+    assert [entry.text for entry in table.rows[0][3:]] == ["7.00", "5.0", "25", "yes", "–", "–", "0.0", "0.000", "5.0"]
     assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
 
 

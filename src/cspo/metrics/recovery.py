@@ -58,6 +58,7 @@ class Recovery:
     open_at_end: int  # 1 if a violation was under way when the run ended
     rp_undefined: int  # violations that ended, but whose return at the start is not positive, or is not known
     unknown_epochs: int = 0  # of the window, whose cost is nan
+    worst: float = math.nan  # the greatest g of the window; negative if the limit was never violated
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class RecoverySummary:
     open_at_end: int
     rp_undefined: int
     unknown_epochs: int
+    worst: Spread
     without_violation: int  # seeds that have no violation which started in the window and ended
 
 
@@ -111,6 +113,7 @@ def recovery(series: Series, skip: float = SKIP) -> Recovery:
         open_at_end=sum(e is None for _, e in stretches if first < stop),
         rp_undefined=sum(math.isnan(item.rp) for item in ended),
         unknown_epochs=unknown,
+        worst=float(np.nanmax(window)) if known else math.nan,
     )
 
 
@@ -157,6 +160,7 @@ def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
         open_at_end=sum(item.open_at_end for item in recoveries),
         rp_undefined=sum(item.rp_undefined for item in recoveries),
         unknown_epochs=sum(item.unknown_epochs for item in recoveries),
+        worst=spread([item.worst for item in recoveries]),
         without_violation=sum(math.isnan(item.tts) for item in recoveries),
     )
 

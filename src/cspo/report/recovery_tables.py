@@ -58,6 +58,7 @@ def recovery_record(cell: Cell) -> dict[str, Value]:
     """Return the metrics of a cell with the counts of the corner cases."""
     found = cell.recovery
     measured = {"tts": found.tts, "rp": found.rp, "violating_epochs": found.violating_epochs, "vf": found.vf}
+    measured["worst_violation"] = found.worst
     record = named(cell)
     for name, value in measured.items():
         record |= {name: value.mean, f"{name}_std": value.std, f"{name}_seeds": value.count}

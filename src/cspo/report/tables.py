@@ -93,6 +93,9 @@ def _main_record(cell: Cell) -> dict[str, Value]:
     }
 
 
+WORST = "Worst: the greatest cost of an epoch after the first 30 % of training, mean over seeds."
+
+
 def variants_table(results: Results) -> Table:
     """Every variant of every algorithm: return, cost and recovery."""
     cells = [cell for cell in results.cells if cell.variant]
@@ -102,14 +105,15 @@ def variants_table(results: Results) -> Table:
         texts += [with_interval(cell.returns, 2), with_interval(cell.cost, 1), f"{cell.limit:g}"]
         texts += ["yes" if cell.feasible else "no"]
         texts += [with_std(pick(cell), digits, cell.seeds) for digits, pick in METRICS.values()]
+        texts.append(number(cell.limit + cell.recovery.worst.mean, 1))
         rows.append(tuple(map(Entry, texts)))
     return Table(
         name="variants",
         title="Variants: interquartile mean of return and cost with 95 % intervals, recovery with standard deviations",
-        header=("Task", "Algorithm", "Variant", "Return", "Cost", "Limit", "Kept", *METRICS),
+        header=("Task", "Algorithm", "Variant", "Return", "Cost", "Limit", "Kept", *METRICS, "Worst"),
         rows=tuple(rows),
         records=tuple(_main_record(cell) | recovery_record(cell) for cell in cells),
-        notes=(*averaged(cells), *(recovery_notes(cells) if cells else ()), *notes_of(results)),
+        notes=(*averaged(cells), *(recovery_notes(cells) if cells else ()), WORST, *notes_of(results)),
         text_columns=3,
     )
 
