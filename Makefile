@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup train test check format clean
+.PHONY: help setup train test check evidence format clean
 
 help:
 	@echo "make train   set up, then train CSPO on SafetyHalfCheetahVelocity-v1 for about two minutes"
 	@echo "make test    set up, then run the tests"
 	@echo "make check   set up, then lint and check types"
+	@echo "make evidence  set up, then write the reports and tables of results/ and docs/evidence/ anew; trains nothing"
 	@echo "make setup   create $(VENV) with pinned dependencies"
 	@echo "make format  format the code"
 	@echo "make clean   remove $(VENV) and caches (runs are kept)"
@@ -34,6 +35,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+evidence: $(READY)
+	$(BIN)/python docs/make_evidence.py
 
 format: $(READY)
 	$(BIN)/ruff format .
