@@ -27,10 +27,10 @@ fi
 updated=""
 for package in $packages; do
   for attempt in 1 2; do
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" \
+    $as_root timeout 600 env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$package" \
       >/dev/null 2>&1 && break
     [ -z "$updated" ] || break
-    $as_root apt-get update -q >/dev/null 2>&1
+    $as_root timeout 300 apt-get update -q >/dev/null 2>&1
     updated=yes
   done
 done
