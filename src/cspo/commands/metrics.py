@@ -31,7 +31,9 @@ RP?  violations left out of RP: they began at a return of zero or less, or one t
 class MetricsOptions:
     """Measure how runs recover from violations: frequency (VF), time to safety (TTS), reward preservation (RP)."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
+    ]
     """Run folders, or CSV files with one row per epoch; those of OmniSafe are recognised."""
     limit: typed(float | None, "limit") = None  # type: ignore[valid-type]
     """Cost limit, for files without a column for it; replaces it otherwise."""
