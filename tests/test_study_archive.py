@@ -84,6 +84,55 @@ def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(study:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_a_study_goes_on_from_an_archive(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "out"
+    assert main(["study", "archive", str(study), "--out", str(kept)]) == 0
+    run = ["study", "run", str(kept / "study.toml"), "--out", str(out), "--archive", str(kept), "--jobs", "1"]
+    capsys.readouterr()
+    assert main(run) == 0
+    said = capsys.readouterr().out
+    assert "3 finished runs are taken" in said and said.count("started") == 1 and "4 of 4 runs are finished" in said
+    for original in (study / "runs").iterdir():
+        for name in ("progress.csv", "config.toml", "summary.json"):
+            assert (out / "runs" / original.name / name).read_bytes() == (original / name).read_bytes()
+    assert main(run) == 0
+    assert "0 finished runs are taken" in capsys.readouterr().out
+
+
+def test_an_archive_of_other_runs_or_a_damaged_one_is_not_taken_over(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    assert main(["study", "archive", str(study), "--out", str(kept)]) == 0
+    other = tmp_path / "other.toml"
+    other.write_text(tomli_w.dumps(STUDY | {"settings": SETTINGS | {"gamma": 0.5}}))
+
+    def start(file: Path, archive: Path) -> str:
+        assert main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--archive", str(archive)]) == 2
+        return capsys.readouterr().err
+
+    assert "gamma is 0.5 in the study" in start(other, kept)
+    assert "it has no folder runs" in start(kept / "study.toml", tmp_path / "nothing")
+    file = next(kept.glob("runs/*/progress.csv.gz"))
+    file.write_bytes(file.read_bytes()[:-20])
+    assert file.parent.name in start(kept / "study.toml", kept)
+
+
+def test_a_part_of_a_study_is_trained_in_the_order_given(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["study", "run", str(study / "study.toml"), "--out", str(tmp_path), "--jobs", "1", "--only"]
+    assert main([*run, "*-ppo-lag-seed1", "*-ppo-lag-*"]) == 0
+    said = capsys.readouterr().out
+    assert "2 of 4 runs, 1 at a time" in said and "2 of 2 runs are finished" in said
+    assert said.index("ppo-lag-seed1") < said.index("ppo-lag-seed0")
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    assert main(["study", "status", str(tmp_path), "--json"]) == 0
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)["runs"]].count("waiting") == 2
+    assert main([*run, "*-appo-*"]) == 2
+    assert "is called '*-appo-*'" in capsys.readouterr().err
+
+
 def test_what_cannot_be_archived_is_said_in_a_line(study: Path, tmp_path: Path) -> None:
     from cspo.study.archive import archive
 

@@ -29,6 +29,7 @@ class RunOptions:
     Examples:
         cspo study run paper-main-small --out studies/main
         cspo study run my_study.toml --out studies/mine --jobs 4
+        cspo study run my_study.toml --out studies/mine --only '*-seed0' '*-ppo-lag-*'
         cspo study run paper-main --out /shared/main --engine ray
 
     docs/studies.md explains the file. The exit code is 0 if all runs are finished, 1 if some failed.
@@ -40,6 +41,10 @@ class RunOptions:
     """Folder of the study, new or that of an earlier start; with Ray also an address such as s3://bucket/study."""
     jobs: typed(int | None, "jobs") = None  # type: ignore[valid-type]
     """Runs at a time, one process each; by default one per core, of this machine or of the cluster."""
+    only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = ()
+    """Train these runs now, in this order: ids or patterns such as '*-seed0' (quoted). All by default."""
+    archive: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
+    """An archive of this study: runs that are finished in it are taken over, not trained again."""
     engine: typed(Literal["local", "ray"], "engine") = "local"  # type: ignore[valid-type]
     """Where to train: on this machine, or on a Ray cluster."""
     address: typed(str | None, "address") = None  # type: ignore[valid-type]
@@ -103,14 +108,17 @@ def run(arguments: Sequence[str]) -> int:
     if options.jobs is not None and options.jobs < 1:
         raise CspoError(f"--jobs must be positive, not {options.jobs}.")
     study = read_study(options.study, environments=True)
+    chosen = study.named(options.only) if options.only else study.runs
     mirror = _mirror(options.out)
+    if mirror is not None and options.archive is not None:
+        raise CspoError("--archive is for a study in a folder: take the archive over there, then train.")
     engine = _engine(options, mirror)
     from cspo.study.schedule import run_study
     from cspo.study.state import StudyFolder
     from cspo.study.view import make_view
 
     folder = StudyFolder(options.out if mirror is None else mirror.fetch())
-    result = run_study(study, folder, engine, make_view())
+    result = run_study(study, folder, engine, make_view(), chosen=chosen, archive=options.archive)
     return 1 if result.failed else 0
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -54,6 +55,20 @@ class Study:
     def steps(self) -> int:
         """Environment steps of all runs together."""
         return sum(spec.config.epochs * spec.config.steps_per_epoch for spec in self.runs)
+
+    def named(self, patterns: Sequence[str]) -> tuple[RunSpec, ...]:
+        """Return the runs whose ids match one of the patterns (`*`, `?`, `[..]`), pattern by pattern.
+
+        Raises:
+            CspoError: If a pattern matches none.
+        """
+        found: dict[str, RunSpec] = {}
+        for pattern in patterns:
+            matching = {spec.id: spec for spec in self.runs if fnmatch.fnmatchcase(spec.id, pattern)}
+            if not matching:
+                raise CspoError(f"No run of study {self.name} is called {pattern!r}; one is {self.runs[0].id!r}.")
+            found |= {name: spec for name, spec in matching.items() if name not in found}
+        return tuple(found.values())
 
 
 class StudyProblems(CspoError):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from cspo.checkpoint import write_text
 from cspo.errors import CspoError
 from cspo.log.summary import duration
 from cspo.session import Interrupted, StopRequest
+from cspo.study.archive import take_over
 from cspo.study.engine import Engine, Handle, in_one_line
 from cspo.study.grid import RunSpec, Study
 from cspo.study.repair import is_finished, prepare
@@ -30,8 +32,24 @@ class Result:
     failed: dict[str, str] = field(default_factory=dict)  # id: error of the last attempt
 
 
-def run_study(study: Study, out: StudyFolder, engine: Engine, view: View) -> Result:
+def run_study(
+    study: Study,
+    out: StudyFolder,
+    engine: Engine,
+    view: View,
+    *,
+    chosen: Sequence[RunSpec] | None = None,
+    archive: Path | str | None = None,
+) -> Result:
     """Train every run of a study that is not finished; the study may have been started here before.
+
+    Args:
+        study: The whole study: what the folder is checked against.
+        out: Where it is.
+        engine: What trains.
+        view: What a person sees.
+        chosen: The runs to train now, if not all.
+        archive: Where finished runs are taken from, those that are not in the folder.
 
     Raises:
         Interrupted: On Ctrl-C, when the epochs under way are done and kept; a second Ctrl-C stops at once.
@@ -49,7 +67,9 @@ def run_study(study: Study, out: StudyFolder, engine: Engine, view: View) -> Res
         file = out.path / "study.toml"
         if not file.exists() or file.read_bytes() != study.text.encode():
             write_text(file, study.text)
-        return _Scheduler(study, out, engine, view).run(notes)
+        if archive is not None:
+            view.say(f"{len(take_over(study, archive, out))} finished runs are taken from {archive}.")
+        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(notes)
 
 
 @contextlib.contextmanager
@@ -63,8 +83,8 @@ def _explained(out: StudyFolder) -> Iterator[None]:
 
 
 class _Scheduler:
-    def __init__(self, study: Study, out: StudyFolder, engine: Engine, view: View) -> None:
-        self.study, self.out, self.engine, self.view = study, out, engine, view
+    def __init__(self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]) -> None:
+        self.study, self.out, self.engine, self.view, self.chosen = study, out, engine, view, chosen
         self.waiting: deque[RunSpec] = deque()
         self.running: dict[str, tuple[RunSpec, Handle]] = {}
         self.attempts: dict[str, int] = {}
@@ -72,7 +92,7 @@ class _Scheduler:
         self.result = Result()
 
     def run(self, notes: list[str]) -> Result:
-        for spec in self.study.runs:
+        for spec in self.chosen:
             if is_finished(spec.config, self.out.run(spec)):
                 self.result.finished.append(spec.id)
                 self._look(spec, "finished")
@@ -89,7 +109,7 @@ class _Scheduler:
         finally:
             self.view.stop(self.statuses)
         seconds = time.monotonic() - started
-        if stop.requested and len(self.result.finished) < len(self.study.runs):
+        if stop.requested and len(self.result.finished) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
         self.view.say(ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path))

@@ -52,7 +52,8 @@ def opening(study: Study, folder: Path, slots: int, statuses: Mapping[str, RunSt
     states = [status.state for status in statuses.values()]
     kept = f", {states.count('finished')} finished already" if "finished" in states else ""
     begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
-    return f"study {study.name}: {len(states)} runs{kept}{begun}, {slots} at a time, in {folder}"
+    total = f"{len(states)} of {len(study.runs)}" if len(states) < len(study.runs) else f"{len(states)}"
+    return f"study {study.name}: {total} runs{kept}{begun}, {slots} at a time, in {folder}"
 
 
 def ending(
