@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from cspo.metrics import iqm, iqm_estimate, probability_of_improvement, spread, stratified_iqm
+from cspo.metrics import difference_of_means, iqm, iqm_estimate, probability_of_improvement, spread, stratified_iqm
 
 
 @pytest.mark.parametrize(
@@ -160,3 +160,20 @@ def test_spread_by_hand() -> None:
     assert math.isnan(spread([5.0]).std)
     assert math.isnan(spread([]).mean)
     assert spread([]).count == 0
+
+
+def test_difference_of_means_against_all_resamples() -> None:
+    """Three against two seeds: 27 times 4 resamples, listed."""
+    a, b = np.array([1.0, 2.0, 6.0]), np.array([0.0, 4.0])
+    outcomes = [
+        np.mean(first) - np.mean(second)
+        for first in itertools.product(a, repeat=3)
+        for second in itertools.product(b, repeat=2)
+    ]
+    found = difference_of_means([*a, math.nan], b)
+    assert found.value == pytest.approx(1.0)
+    low, high = np.quantile(outcomes, [0.025, 0.975])
+    assert found.low == pytest.approx(low, abs=1e-9) and found.high == pytest.approx(high, abs=1e-9)
+    one = difference_of_means([3.0], b)
+    assert one.value == pytest.approx(1.0) and math.isnan(one.low)
+    assert math.isnan(difference_of_means([], b).value)

@@ -111,11 +111,12 @@ def test_variants_get_an_ablation_figure_with_their_own_limits(tmp_path: Path) -
             write_run(tmp_path, seed=seed, variant=f"limit-{limit}", returns=[1, 2, 3 + seed], cost=[limit] * 3,
                       limit=(limit,))  # fmt: skip
     figure = figures_of(tmp_path)["ablation"]
-    upper, lower = figure.axes
-    assert [text.get_text() for text in lower.get_xticklabels()] == ["limit-5", "limit-25", "limit-50"]
-    dashed = [list(line.get_ydata()) for line in lower.get_lines() if line.get_linestyle() == "--"]
+    returns, costs = figure.axes
+    assert [text.get_text() for text in returns.get_yticklabels()] == ["limit-5", "limit-25", "limit-50"]
+    assert returns.get_ylim() == costs.get_ylim()
+    dashed = [list(line.get_xdata()) for line in costs.get_lines() if line.get_linestyle() == "--"]
     assert dashed == [[5, 5], [25, 25], [50, 50]]
-    assert len(upper.get_lines()) == 6  # an interval and a mark for each
+    assert len(returns.get_lines()) == 6  # an interval and a mark for each
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from cspo.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdo
 from cspo.report.reading import parts_of
 from cspo.report.results import last_epochs
 from cspo.report.tables import all_tables, improvement_table, main_table, recovery_table, split_table, variants_table
+from cspo.report.versus import versus_table
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "reference" / "paper"
@@ -115,20 +116,20 @@ def test_a_study_of_the_paper_s_size_has_no_such_note(tmp_path: Path) -> None:
     assert results.cells[0].returns.value == pytest.approx(1702.0)  # only the last 100 epochs
     assert main_comparison(results).title == "Return and cost beside the paper's"
     rows = {row[2].text: row for row in main_comparison(results).rows}
-    assert [entry.text for entry in rows["return"][4:]] == ["1691.92 ± 70.00", "+10.08", "yes"]
-    assert [entry.text for entry in rows["cost"][4:]] == ["7.1 ± 6.1", "+4.9", "yes"]
+    assert [entry.text for entry in rows["return"][4:]] == ["1691.92 ± 70.00", "+10.08", "inside", "yes"]
+    assert [entry.text for entry in rows["cost"][4:]] == ["7.1 ± 6.1", "+4.9", "inside", "yes"]
 
 
 def test_beside_the_paper(small: Results) -> None:
     table = main_comparison(small)
     texts = [[entry.text for entry in row] for row in table.rows]
     assert texts == [
-        ["Hopper", "CSPO", "return", "100.00 [99.00, 101.00]", "1691.92 ± 70.00", "-1591.92", "no"],
-        ["Hopper", "CSPO", "cost", "20.0 [20.0, 20.0]", "7.1 ± 6.1", "+12.9", "no"],
-        ["Hopper", "PPO-Lag", "return", "200.00 [199.00, 201.00]", "607.20 ± 475.25", "-407.20", "yes"],
-        ["Hopper", "PPO-Lag", "cost", "30.0 [30.0, 30.0]", "22.6 ± 7.1", "+7.4", "no"],
-        ["PointGoal", "CSPO", "return", "5.00 [4.00, 6.00]", "23.79 ± 0.75", "-18.79", "no"],
-        ["PointGoal", "CSPO", "cost", "26.0 [26.0, 26.0]", "23.7 ± 0.4", "+2.3", "no"],
+        ["Hopper", "CSPO", "return", "100.00 [99.00, 101.00]", "1691.92 ± 70.00", "-1591.92", "worse", "no"],
+        ["Hopper", "CSPO", "cost", "20.0 [20.0, 20.0]", "7.1 ± 6.1", "+12.9", "higher", "no"],
+        ["Hopper", "PPO-Lag", "return", "200.00 [199.00, 201.00]", "607.20 ± 475.25", "-407.20", "inside", "yes"],
+        ["Hopper", "PPO-Lag", "cost", "30.0 [30.0, 30.0]", "22.6 ± 7.1", "+7.4", "higher", "no"],
+        ["PointGoal", "CSPO", "return", "5.00 [4.00, 6.00]", "23.79 ± 0.75", "-18.79", "worse", "no"],
+        ["PointGoal", "CSPO", "cost", "26.0 [26.0, 26.0]", "23.7 ± 0.4", "+2.3", "higher", "no"],
     ]  # zeta is not in the paper
 
 
@@ -173,8 +174,8 @@ def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
     beside = {
         row[2].text: [entry.text for entry in row] for row in recovery_comparison(results).rows if row[1].text == "CSPO"
     }
-    assert beside["#V"][5:] == ["–", "not comparable: of 7 epochs"]  # the paper counts over 350
-    assert beside["TTS"][3:] == ["1.00 (1/2)", "2.33 ± 1.04", "-1.33", "one seed: no interval"]
+    assert beside["#V"][5:] == ["–", "–", "not comparable: of 7 epochs"]  # the paper counts over 350
+    assert beside["TTS"][3:] == ["1.00 (1/2)", "2.33 ± 1.04", "-1.33", "better", "one seed: no interval"]
     count = paper.recovery_metrics()["Hopper", "CSPO"].violating_epochs
     assert count.spread is not None
     assert beside["VF"][4] == f"{count.value / 350:.3f} ± {count.spread / 350:.3f}"
@@ -190,8 +191,8 @@ def test_split_table_and_its_comparison(tmp_path: Path) -> None:
     texts = [[entry.text for entry in row] for row in split_table(results).rows]
     assert texts == [["Ant", "CSPO", "Flat", "1.00", "1.000", "1"], ["Ant", "CSPO", "Steep", "2.00", "1.000", "1"]]
     beside = [[entry.text for entry in row[2:]] for row in split_comparison(results).rows]
-    assert beside[0] == ["flat TTS", "1.00 (1)", "3.63", "-2.63", "the paper prints none"]
-    assert beside[2] == ["steep TTS", "2.00 (1)", "5.25", "-3.25", "the paper prints none"]
+    assert beside[0] == ["flat TTS", "1.00 (1)", "3.63", "-2.63", "–", "the paper prints none"]
+    assert beside[2] == ["steep TTS", "2.00 (1)", "5.25", "-3.25", "–", "the paper prints none"]
 
 
 def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> None:
@@ -211,6 +212,28 @@ def test_probability_of_improvement_table(small: Results) -> None:
     assert [entry.text for entry in table.rows[0]] == ["Hopper", "0.00 [0.00, 0.00]", "1.00 [1.00, 1.00]"]
     assert [entry.text for entry in table.rows[1]] == ["PointGoal", "–", "–"]
     assert not improvement_table(small, "nobody").rows
+
+
+def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -> None:
+    """After the first 30 % of ten epochs: VF of ours 1/7 and 2/7, of theirs 5/7 and 6/7; returns that overlap."""
+    for seed, mine, others in ((0, 1, 5), (1, 2, 6)):
+        for algo, value, bad in (("cspo", 100.0 + 10 * seed, mine), ("ppo-lag", 105.0 - 2 * seed, others)):
+            cost = np.full(10, 20.0)
+            cost[3 : 3 + bad] = 25.0 + bad
+            write_csv(tmp_path, f"{HOPPER}-{algo}-seed{seed}", value, cost)
+    write_csv(tmp_path, f"{HOPPER}-appo-seed0", 90.0, np.full(10, 26.0))
+    write_csv(tmp_path, f"{GOAL}-ppo-lag-seed0", 90.0, np.full(10, 26.0))  # without ours: no row
+    table = versus_table(collect([tmp_path]))
+    assert table.header[3:] == ("return", "VF", "TTS", "worst cost")
+    assert [[entry.text for entry in row] for row in table.rows] == [
+        ["Hopper", "APPO", "yes / no", "+15.00", "-0.786", "–", "+0.5"],  # one seed: no interval, no word
+        [
+            "Hopper", "PPO-Lag", "yes / yes", "+1.00 [-5.00, +7.00]", "-0.571 [-0.714, -0.429] better",
+            "-4.00 [-5.00, -3.00] better", "-4.0 [-5.0, -3.0] better",
+        ],
+    ]  # fmt: skip
+    worse = versus_table(collect([tmp_path]), "ppo-lag")
+    assert worse.rows[0][4].text == "+0.571 [+0.429, +0.714] worse"
 
 
 def test_csv_has_every_number_in_full(small: Results) -> None:

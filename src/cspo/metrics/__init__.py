@@ -3,6 +3,7 @@
 from cspo.metrics.aggregate import (
     Estimate,
     Spread,
+    difference_of_means,
     iqm,
     iqm_estimate,
     probability_of_improvement,
@@ -28,6 +29,7 @@ __all__ = [
     "SplitPart",
     "Spread",
     "Violation",
+    "difference_of_means",
     "iqm",
     "iqm_estimate",
     "probability_of_improvement",

@@ -17,7 +17,8 @@ INTERVALS = (
     "Ours: 95 % bootstrap interval in brackets. The paper's interval is its value minus and plus what it prints "
     "after ±."
 )
-HEADER = ("Task", "Algorithm", "Quantity", "Ours", "Paper", "Difference", "Intervals overlap")
+HEADER = ("Task", "Algorithm", "Quantity", "Ours", "Paper", "Difference", "Beside its interval", "Intervals overlap")
+BETTER = {"return": 1.0, "RP": 1.0, "TTS": -1.0, "#V": -1.0, "VF": -1.0}  # +1: more is better; of a cost neither is
 LIMIT = 25.0  # of every task of the paper
 WINDOW = 350  # epochs in which the paper counts violations
 
@@ -55,6 +56,18 @@ class _Pair:
             return "one seed: no interval"
         low, high = self.paper.value - self.paper.spread, self.paper.value + self.paper.spread
         return "yes" if self.low <= high and low <= self.high else "no"
+
+    @property
+    def place(self) -> str:
+        """Where our value lies: inside the paper's interval, or on its better or worse side."""
+        if math.isnan(self.difference) or self.paper.spread is None:
+            return UNDEFINED
+        if abs(self.difference) <= self.paper.spread:
+            return "inside"
+        sign = BETTER.get(self.quantity)
+        if sign is None:
+            return "higher" if self.difference > 0 else "lower"
+        return "better" if sign * self.difference > 0 else "worse"
 
     @property
     def theirs(self) -> str:
@@ -143,7 +156,7 @@ def _table(results: Results, name: str, title: str, pairs: list[_Pair], group: i
     for pair in pairs:
         signed = UNDEFINED if math.isnan(pair.difference) else f"{pair.difference:+.{pair.digits}f}"
         texts = (paper.task_name(pair.cell.task), display(pair.cell.label), pair.quantity)
-        rows.append(tuple(map(Entry, (*texts, pair.ours, pair.theirs, signed, pair.overlap))))
+        rows.append(tuple(map(Entry, (*texts, pair.ours, pair.theirs, signed, pair.place, pair.overlap))))
     return Table(
         name=name,
         title=f"{title}{_length(pairs)}",  # in the title too: a table is often copied without its notes
@@ -173,5 +186,6 @@ def _record(pair: _Pair) -> dict[str, Value]:
         "paper_half_width": pair.paper.spread,
         "paper_steps": paper.STEPS,
         "difference": pair.difference,
+        "beside_its_interval": pair.place if pair.place != UNDEFINED else "",
         "intervals_overlap": pair.overlap if pair.overlap != UNDEFINED else "",
     }

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LAGRANGIAN = ("cspo", "ppo-lag", "cppo-pid", "trpo-pid", "appo")
 RATIOS = "RdBu"  # colours of reward preservation: red loses, white keeps, blue gains
 DOTS_PER_INCH = 150
+MOST_ACROSS = 6  # panels side by side that a page has room for
 
 
 def draw_figures(results: Results) -> Iterator[tuple[str, str, Any]]:
@@ -127,14 +128,18 @@ def _acts(cell: Cell, item: Quantity) -> bool:
 
 
 def oscillation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
-    """A row per task and a column per Lagrangian algorithm: the cost of single seeds against the limit."""
+    """Cost of single seeds: a row per task, a column per Lagrangian algorithm, or the reverse if there are many."""
     chosen = sorted((cell for cell in cells if cell.algo in LAGRANGIAN), key=lambda c: LAGRANGIAN.index(c.algo))
     labels = list(dict.fromkeys(cell.label for cell in chosen))
     if len(labels) < 2:
         return None  # a comparison takes two
     rows = [(task, k) for task in dict.fromkeys(c.task for c in cells) for k in range(_constraints(chosen, task))]
-    width = max(2.1, min(3.4, 13 / len(labels)))
-    figure, panels = new_figure(len(rows), len(labels), width, 2.0, sharex="row", sharey="row")
+    across = len(labels) <= MOST_ACROSS
+    if across:
+        figure, panels = new_figure(len(rows), len(labels), 13 / max(4, len(labels)), 2.0, sharex="row", sharey="row")
+    else:
+        figure, turned = new_figure(len(labels), len(rows), 3.4, 1.25, sharex="col", sharey="col")
+        panels = turned.T
     for (task, k), line in zip(rows, panels, strict=True):
         costs = _constraints(chosen, task)
         item = Quantity("cost", "cost" if costs == 1 else f"cost {k}", k)
@@ -145,10 +150,17 @@ def oscillation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
             draw_limits(panel, [here[label]] if label in here else [], item)
             label_steps(panel, longest_run(list(here.values())))
             panel.set_xlabel("")
-        line[0].set_ylabel(f"{title_of(_short(task), 22)}\n{item.title}")
+        if across:
+            line[0].set_ylabel(f"{title_of(_short(task), 22)}\n{item.title}")
+        else:
+            line[0].set_title(f"{title_of(_short(task), 34)}: {item.title}")
         begin_at_zero(max(line, key=lambda panel: panel.dataLim.y1))
     for label, panel in zip(labels, panels[0], strict=True):
-        panel.set_title(title_of(display(label), 24), color=looks[label].colour, fontweight="bold")
+        bold = {"color": looks[label].colour, "fontweight": "bold"}
+        if across:
+            panel.set_title(title_of(display(label), 24), **bold)
+        else:
+            panel.set_ylabel(title_of(display(label), 24), rotation=0, ha="right", va="center", **bold)
     figure.supxlabel("environment steps", fontsize=9.5)
     figure.suptitle("Cost of single seeds; the dashed line is the limit", fontsize=11)
     return figure
@@ -233,22 +245,21 @@ def ablation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     if not shown:
         return None
     most = max(map(len, shown.values()))
-    figure, panels = new_figure(2, len(shown), max(2.6, 0.62 * most), 2.3, sharex="col")
-    for ((task, algo), group), column in zip(shown.items(), panels.T, strict=True):
-        column[0].set_title(f"{title_of(_short(task), 26)}\n{escape(display(algo))}")
+    figure, panels = new_figure(len(shown), 2, 3.9, 0.6 + 0.26 * most)  # names are read across: they stand at the side
+    for ((task, algo), group), (returns, costs) in zip(shown.items(), panels, strict=True):
+        returns.set_title(title_of(f"{_short(task)}, {display(algo)}: return", 46))
+        costs.set_title("cost (dashed: limit)")
         for place, cell in enumerate(group):
-            _interval(column[0], place, cell.returns, looks[cell.label])
-            _interval(column[1], place, cell.cost, looks[cell.label])
+            _interval(returns, place, cell.returns, looks[cell.label])
+            _interval(costs, place, cell.cost, looks[cell.label])
             for limit in _limit_of(cell):
-                column[1].plot([place - 0.5, place + 0.5], [limit, limit], color=LIMIT, linewidth=1.2, linestyle="--")
-        column[1].set_xticks(
-            range(len(group)), [escape(cell.variant or "default") for cell in group], rotation=40, ha="right"
-        )
-        column[1].set_xlim(-0.6, len(group) - 0.4)
-        begin_at_zero(column[1])
-    panels[0, 0].set_ylabel("return")
-    panels[1, 0].set_ylabel("cost (dashed: limit)")
-    figure.align_ylabels(panels)
+                costs.plot([limit, limit], [place - 0.5, place + 0.5], color=LIMIT, linewidth=1.2, linestyle="--")
+        for panel in (returns, costs):
+            panel.set_ylim(len(group) - 0.4, -0.6)  # the first on top
+            panel.set_yticks(range(len(group)), [escape(cell.variant or "default") for cell in group])
+        costs.tick_params(labelleft=False)
+        if costs.dataLim.x0 >= 0:
+            costs.set_xlim(left=0)
     return figure
 
 
@@ -258,6 +269,6 @@ def _limit_of(cell: Cell) -> set[float]:
 
 def _interval(panel: Any, place: float, estimate: Any, look: Look) -> None:
     if math.isfinite(estimate.low) and math.isfinite(estimate.high):
-        panel.plot([place, place], [estimate.low, estimate.high], color=look.colour, linewidth=2.2, zorder=3)
+        panel.plot([estimate.low, estimate.high], [place, place], color=look.colour, linewidth=2.2, zorder=3)
     if math.isfinite(estimate.value):
-        panel.plot([place], [estimate.value], marker=look.marker, markersize=6.5, color=look.colour, zorder=4)
+        panel.plot([estimate.value], [place], marker=look.marker, markersize=6.5, color=look.colour, zorder=4)

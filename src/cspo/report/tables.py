@@ -9,6 +9,7 @@ from cspo.report import comparison, paper
 from cspo.report.formats import UNDEFINED, Entry, Table, Value
 from cspo.report.recovery_tables import METRICS, recovery_notes, recovery_record, recovery_table, split_table
 from cspo.report.results import Cell, Results
+from cspo.report.versus import versus_table
 from cspo.report.wording import averaged, display, named, notes_of, number, with_bounds, with_interval, with_std
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "recovery_table",
     "split_table",
     "variants_table",
+    "versus_table",
 ]
 
 
@@ -34,6 +36,7 @@ def all_tables(results: Results) -> list[Table]:
         split_table(results),
         comparison.split_comparison(results),
         variants_table(results),
+        versus_table(results),
         improvement_table(results),
     )
     return [table for table in made if table.rows]
