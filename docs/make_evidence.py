@@ -3,7 +3,8 @@
 make evidence
 
 Every folder of results/ with a study.toml gets its report anew (tables, figures, page). Then the tables in
-docs/evidence/*.md are replaced, those between `<!-- table STUDY/NAME -->` and `<!-- end -->`.
+docs/evidence/*.md and README.md are replaced, those between `<!-- table STUDY/NAME -->` and `<!-- end -->`; STUDY+STUDY
+takes the runs of both together.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cspo.report.formats import to_markdown
 from cspo.report.tables import all_tables
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- table (?P<study>[\w-]+)/(?P<table>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- table (?P<study>[\w+-]+)/(?P<table>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def main(root: Path = ROOT) -> None:
@@ -41,7 +42,8 @@ def studies(root: Path) -> list[Path]:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that hold tables."""
-    return sorted((root / "docs" / "evidence").glob("*.md"))
+    readme = root / "README.md"
+    return [*sorted((root / "docs" / "evidence").glob("*.md")), *([readme] if readme.is_file() else [])]
 
 
 class Tables:
@@ -54,7 +56,7 @@ class Tables:
     def __call__(self, study: str, table: str) -> str:
         """Return one table without its title; its notes stay with it."""
         if study not in self.read:
-            found = all_tables(collect([self.root / "results" / study]))
+            found = all_tables(collect([self.root / "results" / one for one in study.split("+")]))
             self.read[study] = {one.name: to_markdown(one) for one in found}
         if table not in self.read[study]:
             known = ", ".join(self.read[study])

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from cspo.algorithms.registry import Traits, register
 from cspo.duals import PIDDual, PIDSettings, WithDual
 from cspo.errors import require_positive
-from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
+from cspo.optim.clipped import fit_clipped
+from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
@@ -60,15 +60,7 @@ class CPPOPID(WithDual):
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
-        eps = self.config.clip
         lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
-        objective = SurrogateObjective([clipped_reward(A)], eps, lambda L: (-1.0,))
-        fit = self.learner.fit(batch, objective)
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, A, eps),
-            **per_constraint("integral", self.dual.I),
-            **fit.metrics,
-        }
+        metrics = fit_clipped(self.learner, batch, A, self.config.clip)
+        return metrics | per_constraint("integral", self.dual.I)

@@ -24,8 +24,8 @@ import numpy as np
 from cspo.algorithms.registry import Traits, register
 from cspo.duals import WithoutDual
 from cspo.errors import require_positive
-from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
+from cspo.optim.clipped import fit_clipped
+from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:
@@ -63,17 +63,9 @@ class IPO(WithoutDual):
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
-        eps, kappa = self.config.clip, self.config.barrier
+        kappa = self.config.barrier
         # The slack at which the price is p_max also stands for every smaller one and for all of the outside.
         p = kappa / np.maximum(d - J_c + 1e-8, kappa / self.config.penalty_max)
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, batch.adv_c.new_tensor(p))
-        objective = SurrogateObjective([clipped_reward(A)], eps, lambda L: (-1.0,))
-        fit = self.learner.fit(batch, objective)
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, A, eps),
-            **per_constraint("violation", J_c - d),
-            **per_constraint("penalty", p),
-            **fit.metrics,
-        }
+        metrics = fit_clipped(self.learner, batch, A, self.config.clip)
+        return metrics | per_constraint("violation", J_c - d) | per_constraint("penalty", p)

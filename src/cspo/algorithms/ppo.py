@@ -18,8 +18,7 @@ import numpy as np
 from cspo.algorithms.registry import Traits, register
 from cspo.duals import WithoutDual
 from cspo.errors import require_positive
-from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward
+from cspo.optim.clipped import fit_clipped
 from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:
@@ -53,12 +52,4 @@ class PPO(WithoutDual):
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
-        eps = self.config.clip
-        objective = SurrogateObjective([clipped_reward(batch.adv_r)], eps, lambda L_R: (-1.0,))
-        fit = self.learner.fit(batch, objective)
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
-            **fit.metrics,
-        }
+        return fit_clipped(self.learner, batch, batch.adv_r, self.config.clip)

@@ -115,13 +115,7 @@ def probability_of_improvement(
 
     It is Mann and Whitney's U over the number of pairs.
     """
-    first, second = _known(a), _known(b)
-    if not len(first) or not len(second):
-        return Estimate(math.nan, math.nan, math.nan)
-    value = float(_share_of_wins(first, second))
-    if min(len(first), len(second)) < 2:
-        return Estimate(value, math.nan, math.nan)
-    return Estimate(value, *_interval([first, second], _share_of_wins, level, resamples, seed))
+    return _of_two(a, b, _share_of_wins, level, resamples, seed)
 
 
 def difference_of_means(
@@ -131,13 +125,19 @@ def difference_of_means(
 
     With three seeds on each side the interval is little more than the range of the differences.
     """
+    return _of_two(a, b, _gap, level, resamples, seed)
+
+
+def _of_two(
+    a: ArrayLike, b: ArrayLike, statistic: Callable[..., Any], level: float, resamples: int, seed: int
+) -> Estimate:
     first, second = _known(a), _known(b)
     if not len(first) or not len(second):
         return Estimate(math.nan, math.nan, math.nan)
-    value = float(_gap(first, second))
+    value = float(statistic(first, second))
     if min(len(first), len(second)) < 2:
         return Estimate(value, math.nan, math.nan)
-    return Estimate(value, *_interval([first, second], _gap, level, resamples, seed))
+    return Estimate(value, *_interval([first, second], statistic, level, resamples, seed))
 
 
 def _gap(a: FloatArray, b: FloatArray, axis: int = -1) -> Any:
