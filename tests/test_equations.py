@@ -91,11 +91,15 @@ def cspo_loss(
             g = (1 - GAMMA) * c[i] + L_C - A_c[:, i].mean()
             dual_term, k0 = lam[i] * L_C, alpha[i] * w[i] * (1 - GAMMA) * max(c[i], 0.0)
             effective = lam[i] + k0
+        elif form == "predictive":  # the paper's g; its square times 1 - gamma: no horizon outside the hinge
+            g = c[i] + L_C / (1 - GAMMA)
+            dual_term, effective = lam[i] * L_C, lam[i] + alpha[i] * w[i] * max(c[i], 0.0)
         else:  # the paper's equation; its constant lam (J_c - d) has no gradient and is left out of the loss
             g = c[i] + L_C / (1 - GAMMA)
             dual_term = lam[i] * (g - c[i])
             effective = (lam[i] + alpha[i] * w[i] * max(c[i], 0.0)) / (1 - GAMMA)
-        total += dual_term + 0.5 * alpha[i] * w[i] * max(g, 0.0) ** 2
+        unit = 1 - GAMMA if form == "predictive" else 1.0
+        total += dual_term + 0.5 * alpha[i] * w[i] * unit * max(g, 0.0) ** 2
         divisor += effective
     return total / divisor if divide else total
 
@@ -175,7 +179,7 @@ LIMITS = {1: np.array([25.0]), 3: np.array([25.0, 40.0, 5.0])}
 
 @pytest.mark.parametrize("away", [0.0, 0.08], ids=["at theta_k", "away"])
 @pytest.mark.parametrize("divide", [True, False], ids=["divided", "undivided"])
-@pytest.mark.parametrize("form", ["direct", "scaled", "literal"])
+@pytest.mark.parametrize("form", ["direct", "predictive", "scaled", "literal"])
 @pytest.mark.parametrize("costs", [1, 3])
 def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float) -> None:
     alpha, d, c = np.array([0.3, 0.85, 0.6])[:costs], LIMITS[costs], VIOLATIONS[costs]
@@ -183,7 +187,7 @@ def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float
     metrics = algorithm.update(batch, c + d, d)
     theta_k = float64(learner.policy.actor.parameters)
     norm = sensitivity(learner, theta_k)
-    low, high = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}[form]
+    low, high = (1.0, 100.0) if form == "scaled" else (0.01, 1.0)
     w = np.clip(1.0 / (norm**2 + 1e-8), low, high)
     assert logged(metrics, "gradient_norm", costs) == pytest.approx(norm, rel=GRADIENT)
     assert logged(metrics, "weight", costs) == pytest.approx(w, rel=2 * GRADIENT)
@@ -203,7 +207,7 @@ def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float
         assert relative_error(learner.gradient(rows), differences) < GRADIENT
 
 
-@pytest.mark.parametrize("form", ["direct", "scaled", "literal"])
+@pytest.mark.parametrize("form", ["direct", "predictive", "scaled", "literal"])
 @pytest.mark.parametrize("costs", [1, 3])
 def test_effective_multiplier_is_the_weight_of_the_cost_gradient_at_theta_k(costs: int, form: Any) -> None:
     """grad Loss = -grad L_R + sum_i eff_i grad L_C_i at theta_k, where all L_C are zero."""
@@ -347,9 +351,11 @@ def test_skip_costless_starts_the_average_with_the_first_cost(skip: bool, expect
 
 
 def test_given_bounds_of_the_weight_replace_those_of_the_form() -> None:
-    for form, low, high in itertools.product(("direct", "scaled", "literal"), (None, 0.5), (None, 7000.0)):
+    for form, low, high in itertools.product(
+        ("direct", "predictive", "scaled", "literal"), (None, 0.5), (None, 7000.0)
+    ):
         config = get_algorithm("cspo").Config(form=form, weight_min=low, weight_max=high)
-        default = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}[form]
+        default = (1.0, 100.0) if form == "scaled" else (0.01, 1.0)
         assert config.weight_bounds == (low or default[0], high or default[1])
 
 

@@ -8,10 +8,11 @@ With g(theta) the constraint surrogate of each cost, minimise over theta
     w   = 1 / (||grad mean(r A_c)||^2 + eps_w) at theta_k, clipped, averaged over epochs, held fixed
     k   = alpha w [g(theta_k)]_+ , so that lam + k is the effective multiplier
 
-    form     g(theta)                                    bounds of w
-    direct   (J_c - d) + L_C                             0.01 .. 1     episode-cost units, the default
-    scaled   (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
-    literal  (J_c - d) + L_C / (1 - gamma)               0.01 .. 1     the paper's equation as printed
+    form        g(theta)                                    bounds of w
+    direct      (J_c - d) + L_C                             0.01 .. 1     episode-cost units, the default
+    predictive  (J_c - d) + L_C / (1 - gamma)               0.01 .. 1     the cost the new policy will have
+    scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
+    literal     as predictive                               0.01 .. 1     grad L_C times 1 / (1 - gamma), as printed
 
 The penalty acts only under violation, and its gradient at theta_k is alpha times the shortest step back to
 the boundary of the linearised constraint. The multiplier follows J_c - d slowly and carries the long run.
@@ -41,7 +42,7 @@ from cspo.types import Batch, Discount, FloatArray, per_constraint
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
-WEIGHT_BOUNDS = {"direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
+WEIGHT_BOUNDS = {"direct": (0.01, 1.0), "predictive": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class CSPOConfig(MultiplierSettings):
     """Fraction of the violation each update aims to remove, one value or one per constraint."""
     adaptive_alpha: bool = False
     """Set alpha to [J_c - d]_+ / d, at most 1, instead of the fixed value."""
-    form: Literal["direct", "scaled", "literal"] = "direct"
-    """Units of the constraint surrogate g: cost per episode, cost per step, or the paper's literal mix."""
+    form: Literal["direct", "predictive", "scaled", "literal"] = "direct"
+    """What the constraint surrogate g is, and in which units the penalty acts: docs/cspo.md."""
     divide: bool = True
     """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
     penalty_cost: Literal["window", "epoch"] = "window"
@@ -108,8 +109,8 @@ class CSPO(WithDual):
 
     def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
         """See `Algorithm`."""
-        if config.form == "literal" and discount.gamma >= 1.0:
-            raise CspoError("--form literal divides by 1 - gamma: it needs a discount of costs below 1.")
+        if config.form in ("predictive", "literal") and discount.gamma >= 1.0:
+            raise CspoError(f"--form {config.form} divides by 1 - gamma: it needs a discount of costs below 1.")
         self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
         self.dual = config.make_dual(num_costs)
@@ -159,7 +160,8 @@ class CSPO(WithDual):
         The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g.
         """
         form = self.config.form
-        rho = 1.0 / (1.0 - self.gamma) if form == "literal" else 1.0  # dg / dL_C
+        horizon = 1.0 / (1.0 - self.gamma) if form in ("predictive", "literal") else 1.0
+        rho = horizon if form == "literal" else 1.0  # what multiplies grad L_C besides lam and the penalty
         c = (1.0 - self.gamma) * violation if form == "scaled" else violation
         effective = (lam + alpha * w * np.maximum(c, 0.0)) * rho
         scale = 1.0 + effective.sum() if self.config.divide else 1.0
@@ -168,7 +170,7 @@ class CSPO(WithDual):
             surrogates.append(at_old_policy(batch.adv_c))
 
         def slopes(L_R: float, L_C: FloatArray, *L_C_old: FloatArray) -> list[Any]:
-            g = c + rho * (L_C - sum(L_C_old))
+            g = c + horizon * (L_C - sum(L_C_old))
             return [
                 -1.0 / scale,
                 (lam + alpha * w * np.maximum(g, 0.0)) * rho / scale,
