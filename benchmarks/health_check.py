@@ -24,7 +24,8 @@ One seed, a million steps, default settings: this shows that every algorithm tra
 is **not a ranking**: a tenth of the paper's steps and a single seed decide nothing. Return and cost are means over the
 last ten of fifty epochs; "above" is the share of all epochs with a cost above the limit; steps per second are those of
 single-threaded runs, two at a time, some beside other work: docs/algorithms/README.md compares times properly.
-`python benchmarks/health_check.py` writes this page.
+CSPO ran with the defaults of before docs/evidence/choosing-cspo-defaults.md. `python benchmarks/health_check.py` writes
+this page.
 """
 
 

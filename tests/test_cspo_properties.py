@@ -69,7 +69,7 @@ def reward(flat: Array, learner: RecordingLearner, batch: Batch) -> float:
 
 
 @pytest.mark.parametrize("divide", [True, False])
-@pytest.mark.parametrize("form", ["direct", "scaled", "literal"])
+@pytest.mark.parametrize("form", ["predictive", "direct", "scaled", "literal"])
 @pytest.mark.parametrize("seed", range(4))
 def test_penalty_and_its_gradient_vanish_where_the_surrogate_is_feasible(seed: int, form: Any, divide: bool) -> None:
     """With g(theta) <= 0 the gradient is that of the Lagrangian, to the last bit: KKT points are unchanged."""
@@ -123,14 +123,19 @@ def test_penalty_gradient_is_the_shortest_step_to_the_linearised_boundary(seed: 
     assert np.linalg.norm(penalty) == pytest.approx(alpha * g / np.linalg.norm(grad_g), rel=TOLERANCE)
 
 
-def test_literal_penalty_is_the_shortest_step_times_two_powers_of_the_horizon() -> None:
+@pytest.mark.parametrize(("form", "powers"), [("predictive", 1), ("literal", 2)])
+def test_penalty_with_the_printed_surrogate_is_the_shortest_step_times_powers_of_the_horizon(
+    form: str, powers: int
+) -> None:
     """The printed equations mix units: g carries 1 / (1 - gamma), the weight does not."""
-    settings: dict[str, Any] = {**FREE, "form": "literal"}
+    settings: dict[str, Any] = {**FREE, "form": form}
     penalty = gradient(D[0] + 7.0, alpha=(0.5,), **settings) - gradient(D[0] + 7.0, alpha=(0.0,), **settings)
     _, learner, batch = prepare()
     theta_k = float64(learner.policy.actor.parameters)
     grad_L_C = central_differences(lambda flat: surrogate(flat, learner, batch), theta_k)
-    assert relative_error(penalty, 0.5 * 7.0 / (1 - GAMMA) * grad_L_C / (grad_L_C @ grad_L_C)) < TOLERANCE
+    grad_g = grad_L_C / (1 - GAMMA)
+    shortest = 0.5 * 7.0 * grad_g / (grad_g @ grad_g)
+    assert relative_error(penalty, shortest / (1 - GAMMA) ** powers) < TOLERANCE
 
 
 @pytest.mark.parametrize("away", [0.0, 0.05])

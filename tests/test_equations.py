@@ -187,7 +187,7 @@ def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float
     metrics = algorithm.update(batch, c + d, d)
     theta_k = float64(learner.policy.actor.parameters)
     norm = sensitivity(learner, theta_k)
-    low, high = (1.0, 100.0) if form == "scaled" else (0.01, 1.0)
+    low, high = {"predictive": (0.01, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
     w = np.clip(1.0 / (norm**2 + 1e-8), low, high)
     assert logged(metrics, "gradient_norm", costs) == pytest.approx(norm, rel=GRADIENT)
     assert logged(metrics, "weight", costs) == pytest.approx(w, rel=2 * GRADIENT)
@@ -241,10 +241,11 @@ def test_cspo_without_alpha_is_the_normalised_lagrangian(c: float) -> None:
     assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
 
 
-def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k() -> None:
-    """Feasible at theta_k, the penalty still starts where g(theta) = J_c - d + L_C(theta) > 0."""
-    algorithm, learner, batch = setup("cspo", divide=False, alpha=(1.0,), weight_min=50.0, weight_max=50.0)
-    metrics = algorithm.update(batch, np.array([24.99]), np.array([25.0]))
+@pytest.mark.parametrize(("form", "horizon", "J_c"), [("direct", 1.0, 24.99), ("predictive", 100.0, 24.0)])
+def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k(form: Any, horizon: float, J_c: float) -> None:
+    """Feasible at theta_k, the penalty still starts where g(theta) = J_c - d + horizon L_C(theta) > 0."""
+    algorithm, learner, batch = setup("cspo", form=form, divide=False, alpha=(1.0,), weight_min=50.0, weight_max=50.0)
+    metrics = algorithm.update(batch, np.array([J_c]), np.array([25.0]))
     assert metrics["effective_multiplier"] == 0.001
     ascent = learner.policy.actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0])
     learner.policy.actor.parameters.add_(0.2 * ascent)
@@ -254,7 +255,7 @@ def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k() -> None:
     def loss(flat: Array) -> float:
         r = ratios(flat, learner)
         L_C = cost_surrogate(r, A_c)
-        return -reward_surrogate(r, A_r) + 0.001 * L_C + 25.0 * max(L_C - 0.01, 0.0) ** 2
+        return -reward_surrogate(r, A_r) + 0.001 * L_C + 25.0 / horizon * max(J_c - 25.0 + horizon * L_C, 0.0) ** 2
 
     assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
 
@@ -340,13 +341,13 @@ def test_epochs_that_do_not_count_leave_that_constraint_alone() -> None:
     assert weight.update(np.array([0.1, 0.5]), second) == pytest.approx([1.0, 3.25])
 
 
-@pytest.mark.parametrize(("skip", "expected"), [(False, 0.9 * 1.0 + 0.1 * 0.01), (True, 0.01)])
+@pytest.mark.parametrize(("skip", "expected"), [(False, 10.0**0.9 * 0.01**0.1), (True, 0.01)])
 def test_skip_costless_starts_the_average_with_the_first_cost(skip: bool, expected: float) -> None:
     algorithm, _, batch = setup("cspo", skip_costless=skip)
     no_cost = replace(batch, adv_c=torch.zeros_like(batch.adv_c), any_cost=np.array([False]))
     steep = replace(batch, adv_c=batch.adv_c * 1e3)
     J_c, d = np.array([0.0]), np.array([25.0])
-    assert algorithm.update(no_cost, J_c, d)["weight"] == pytest.approx(1.0)
+    assert algorithm.update(no_cost, J_c, d)["weight"] == pytest.approx(10.0)
     assert algorithm.update(steep, J_c, d)["weight"] == pytest.approx(expected, rel=1e-9)
 
 
@@ -355,7 +356,7 @@ def test_given_bounds_of_the_weight_replace_those_of_the_form() -> None:
         ("direct", "predictive", "scaled", "literal"), (None, 0.5), (None, 7000.0)
     ):
         config = get_algorithm("cspo").Config(form=form, weight_min=low, weight_max=high)
-        default = (1.0, 100.0) if form == "scaled" else (0.01, 1.0)
+        default = {"predictive": (0.01, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
         assert config.weight_bounds == (low or default[0], high or default[1])
 
 

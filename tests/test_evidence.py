@@ -12,7 +12,7 @@ import pytest
 from cspo.errors import CspoError
 
 ROOT = Path(__file__).parents[1]
-PAGE = "# Sample\n\n<!-- table choose-cspo/variants -->\nold\n<!-- end -->\n\nWords stay.\n"
+PAGE = "# Sample\n\n<!-- table choose-cspo/variants -->\nSTALE\n<!-- end -->\n\nWords stay.\n"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def sample(tmp_path: Path) -> Path:
     kept, copy = ROOT / "results" / "choose-cspo", tmp_path / "results" / "choose-cspo"
     copy.mkdir(parents=True)
     shutil.copy(kept / "study.toml", copy)
-    for run in sorted((kept / "runs").iterdir())[:2]:
+    for run in sorted((kept / "runs").glob("*-seed0"))[:2]:
         shutil.copytree(run, copy / "runs" / run.name)
     (tmp_path / "docs" / "evidence").mkdir(parents=True)
     (tmp_path / "docs" / "evidence" / "page.md").write_text(PAGE)
@@ -41,7 +41,7 @@ def test_reports_and_tables_are_made_without_training_and_alike_each_time(eviden
     evidence.main(sample)
     page = sample / "docs" / "evidence" / "page.md"
     text = page.read_text()
-    assert "old" not in text and text.endswith("Words stay.\n") and text.count("| CSPO |") == 2
+    assert "STALE" not in text and text.endswith("Words stay.\n") and text.count("| CSPO |") == 2
     report = sample / "results" / "choose-cspo" / "report"
     assert (report / "index.html").is_file() and (report / "tables" / "variants.csv").is_file()
     assert list(report.glob("figures/*.svg"))

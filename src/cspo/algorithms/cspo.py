@@ -9,13 +9,14 @@ With g(theta) the constraint surrogate of each cost, minimise over theta
     k   = alpha w [g(theta_k)]_+ , so that lam + k is the effective multiplier
 
     form        g(theta)                                    bounds of w
-    direct      (J_c - d) + L_C                             0.01 .. 1     episode-cost units, the default
-    predictive  (J_c - d) + L_C / (1 - gamma)               0.01 .. 1     the cost the new policy will have
+    predictive  (J_c - d) + L_C / (1 - gamma)               0.01 .. 10    the cost the new policy will have: the default
+    direct      (J_c - d) + L_C                             0.01 .. 1     the cost the old policy had
     scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
-    literal     as predictive                               0.01 .. 1     grad L_C times 1 / (1 - gamma), as printed
+    literal     as predictive                               0.01 .. 1     lam and w times 1 / (1 - gamma), as printed
 
-The penalty acts only under violation, and its gradient at theta_k is alpha times the shortest step back to
-the boundary of the linearised constraint. The multiplier follows J_c - d slowly and carries the long run.
+(predictive: w_i (1 - gamma) in the loss above.) The penalty acts only where g > 0. Its gradient at theta_k points along
+the shortest step back to the boundary of the linearised constraint, and is alpha times that step in the forms direct
+and scaled. The multiplier follows J_c - d slowly and carries the long run.
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, J_c = mean episode cost, d = `cost_limit`,
 lam = `multiplier`, alpha = fraction of the violation to remove, w = sensitivity weight.
@@ -42,7 +43,7 @@ from cspo.types import Batch, Discount, FloatArray, per_constraint
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
-WEIGHT_BOUNDS = {"direct": (0.01, 1.0), "predictive": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
+WEIGHT_BOUNDS = {"predictive": (0.01, 10.0), "direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class CSPOConfig(MultiplierSettings):
     """Fraction of the violation each update aims to remove, one value or one per constraint."""
     adaptive_alpha: bool = False
     """Set alpha to [J_c - d]_+ / d, at most 1, instead of the fixed value."""
-    form: Literal["direct", "predictive", "scaled", "literal"] = "direct"
+    form: Literal["predictive", "direct", "scaled", "literal"] = "predictive"
     """What the constraint surrogate g is, and in which units the penalty acts: docs/cspo.md."""
     divide: bool = True
     """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
@@ -67,9 +68,9 @@ class CSPOConfig(MultiplierSettings):
     """Added to the squared gradient norm."""
     weight_memory: float = 0.9
     """Share of the old weight in the moving average over epochs; 0 switches it off."""
-    weight_average: Literal["linear", "log"] = "linear"
-    """Average the weight itself or its logarithm."""
-    skip_costless: bool = False
+    weight_average: Literal["log", "linear"] = "log"
+    """Average the logarithm of the weight, or the weight itself."""
+    skip_costless: bool = True
     """Leave the weight as it is in epochs in which no cost occurred."""
     clip: float = 0.2
     """Clip range of the probability ratio."""
