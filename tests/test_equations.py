@@ -187,7 +187,7 @@ def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float
     metrics = algorithm.update(batch, c + d, d)
     theta_k = float64(learner.policy.actor.parameters)
     norm = sensitivity(learner, theta_k)
-    low, high = {"predictive": (0.01, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
+    low, high = {"predictive": (3.0, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
     w = np.clip(1.0 / (norm**2 + 1e-8), low, high)
     assert logged(metrics, "gradient_norm", costs) == pytest.approx(norm, rel=GRADIENT)
     assert logged(metrics, "weight", costs) == pytest.approx(w, rel=2 * GRADIENT)
@@ -341,7 +341,7 @@ def test_epochs_that_do_not_count_leave_that_constraint_alone() -> None:
     assert weight.update(np.array([0.1, 0.5]), second) == pytest.approx([1.0, 3.25])
 
 
-@pytest.mark.parametrize(("skip", "expected"), [(False, 10.0**0.9 * 0.01**0.1), (True, 0.01)])
+@pytest.mark.parametrize(("skip", "expected"), [(False, 10.0**0.9 * 3.0**0.1), (True, 3.0)])
 def test_skip_costless_starts_the_average_with_the_first_cost(skip: bool, expected: float) -> None:
     algorithm, _, batch = setup("cspo", skip_costless=skip)
     no_cost = replace(batch, adv_c=torch.zeros_like(batch.adv_c), any_cost=np.array([False]))
@@ -356,7 +356,7 @@ def test_given_bounds_of_the_weight_replace_those_of_the_form() -> None:
         ("direct", "predictive", "scaled", "literal"), (None, 0.5), (None, 7000.0)
     ):
         config = get_algorithm("cspo").Config(form=form, weight_min=low, weight_max=high)
-        default = {"predictive": (0.01, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
+        default = {"predictive": (3.0, 10.0), "scaled": (1.0, 100.0)}.get(form, (0.01, 1.0))
         assert config.weight_bounds == (low or default[0], high or default[1])
 
 

@@ -123,7 +123,10 @@ def late_mean(reports: list[Any], name: str, index: int = 0) -> float:
 @pytest.mark.parametrize(("algo", "tolerance"), [("cspo", 1.5), ("ppo-lag", 6.0)])
 def test_cost_settles_at_the_constrained_optimum(algo: str, tolerance: float) -> None:
     """A limit of 40 asks for a = -0.2."""
-    reports = list(trainer(tradeoff, algo, 40.0, 90, start=0.0, **DUAL))
+    # A free weight is about 1 here. At the default bound of 3 the noise of the cost alone lifts [g]_+, and with it the
+    # mean of the effective multiplier, above the price; the cost settles all the same.
+    free = {"weight_min": 0.01} if algo == "cspo" else {}
+    reports = list(trainer(tradeoff, algo, 40.0, 90, start=0.0, **DUAL, **free))
     # Over eight seeds: 40.3 to 40.6 for CSPO, 36.3 to 41.7 for PPO-Lag, which is still oscillating.
     assert late_mean(reports, "cost") == pytest.approx(40.0, abs=tolerance)
     # At the optimum the multiplier is the ratio of the slopes, 1.8 of the reward and 1 of the cost, with the reward's

@@ -9,7 +9,7 @@ With g(theta) the constraint surrogate of each cost, minimise over theta
     k   = alpha w [g(theta_k)]_+ , so that lam + k is the effective multiplier
 
     form        g(theta)                                    bounds of w
-    predictive  (J_c - d) + L_C / (1 - gamma)               0.01 .. 10    the cost the new policy will have: the default
+    predictive  (J_c - d) + L_C / (1 - gamma)               3 .. 10       the cost the new policy will have: the default
     direct      (J_c - d) + L_C                             0.01 .. 1     the cost the old policy had
     scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
     literal     as predictive                               0.01 .. 1     lam and w times 1 / (1 - gamma), as printed
@@ -43,7 +43,7 @@ from cspo.types import Batch, Discount, FloatArray, per_constraint
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
-WEIGHT_BOUNDS = {"predictive": (0.01, 10.0), "direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
+WEIGHT_BOUNDS = {"predictive": (3.0, 10.0), "direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
 
 
 @dataclass(frozen=True)
