@@ -373,8 +373,8 @@ def test_a_study_may_grow_but_not_change(tmp_path: Path, finished: Path, no_pict
         r"algorithm.alpha is \[0.5\] in the study, and was \[0.85\]": {
             "seeds": 3, "algorithm": {"cspo": {"alpha": 0.5}}
         },
-        "algorithm.weight_max is 2.0 in the study, and was not set": {
-            "seeds": 3, "algorithm": {"cspo": {"weight_max": 2.0}}
+        "algorithm.weight_max is 20.0 in the study, and was not set": {
+            "seeds": 3, "algorithm": {"cspo": {"weight_max": 20.0}}
         },
     }  # fmt: skip
     before = (out / "study.toml").read_bytes()

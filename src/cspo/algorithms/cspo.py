@@ -88,7 +88,10 @@ class CSPOConfig(MultiplierSettings):
             raise CspoError(f"--alpha must be one non-negative value or one per cost limit ({num_costs}).")
         low, high = self.weight_bounds
         if low > high:
-            raise CspoError(f"The lower bound of the weight, {low:g}, is above the upper bound, {high:g}.")
+            raise CspoError(
+                f"The lower bound of the weight, {low:g}, is above the upper bound, {high:g}: "
+                "set both, --weight-min and --weight-max."
+            )
 
     @property
     def weight_bounds(self) -> tuple[float, float]:
