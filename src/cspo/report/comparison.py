@@ -11,14 +11,13 @@ from cspo.report import paper
 from cspo.report.formats import UNDEFINED, Entry, Table, Value
 from cspo.report.paper import Printed
 from cspo.report.results import Cell, Results
-from cspo.report.wording import display, named, notes_of, number, span, with_bounds, with_std
+from cspo.report.wording import BETTER, display, named, notes_of, number, span, with_bounds, with_std
 
 INTERVALS = (
     "Ours: 95 % bootstrap interval in brackets. The paper's interval is its value minus and plus what it prints "
     "after ±."
 )
 HEADER = ("Task", "Algorithm", "Quantity", "Ours", "Paper", "Difference", "Beside its interval", "Intervals overlap")
-BETTER = {"return": 1.0, "RP": 1.0, "TTS": -1.0, "#V": -1.0, "VF": -1.0}  # +1: more is better; of a cost neither is
 LIMIT = 25.0  # of every task of the paper
 WINDOW = 350  # epochs in which the paper counts violations
 

@@ -10,7 +10,7 @@ from cspo.metrics import Estimate, difference_of_means
 from cspo.report import paper
 from cspo.report.formats import UNDEFINED, Entry, Table, Value
 from cspo.report.results import Cell, Results
-from cspo.report.wording import display, named, notes_of
+from cspo.report.wording import BETTER, display, named, notes_of
 from cspo.types import FloatArray
 
 
@@ -18,15 +18,14 @@ from cspo.types import FloatArray
 class _Quantity:
     name: str
     digits: int
-    sign: float  # +1 where more is better
     seeds: Callable[[Cell], FloatArray | list[float]]
 
 
 QUANTITIES = (
-    _Quantity("return", 2, 1.0, lambda cell: cell.seed_returns),
-    _Quantity("VF", 3, -1.0, lambda cell: [run.recovery.vf for run in cell.runs]),
-    _Quantity("TTS", 2, -1.0, lambda cell: [run.recovery.tts for run in cell.runs]),
-    _Quantity("worst cost", 1, -1.0, lambda cell: [run.recovery.worst for run in cell.runs]),
+    _Quantity("return", 2, lambda cell: cell.seed_returns),
+    _Quantity("VF", 3, lambda cell: [run.recovery.vf for run in cell.runs]),
+    _Quantity("TTS", 2, lambda cell: [run.recovery.tts for run in cell.runs]),
+    _Quantity("worst cost", 1, lambda cell: [run.recovery.worst for run in cell.runs]),
 )
 
 
@@ -42,7 +41,7 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
             row = [paper.task_name(task), display(other), _kept(ours, theirs)]
             for quantity in QUANTITIES:
                 found = difference_of_means(quantity.seeds(ours), quantity.seeds(theirs))
-                word = verdict(found, quantity.sign)
+                word = verdict(found, BETTER[quantity.name])
                 row.append(_text(found, quantity.digits, word))
                 records.append(_record(ours, theirs, quantity.name, found, word))
             rows.append(tuple(map(Entry, row)))

@@ -10,6 +10,9 @@ from cspo.report import paper
 from cspo.report.formats import UNDEFINED, Value
 from cspo.report.results import Cell, Results
 
+# +1 where more is better, -1 where less is; of a cost within its limit neither is.
+BETTER = {"return": 1.0, "RP": 1.0, "TTS": -1.0, "#V": -1.0, "VF": -1.0, "worst cost": -1.0}
+
 
 def named(cell: Cell) -> dict[str, Value]:
     """Return the first fields of every record."""
