@@ -33,11 +33,11 @@ FREE = {"weight_min": 1e-9, "weight_max": 1e9, "weight_epsilon": 1e-12, "weight_
 
 
 def prepare(seed: int = 0, batch: Batch | None = None, **settings: Any) -> tuple[Any, RecordingLearner, Batch]:
-    """Return CSPO on a small policy, with a learner that gives gradients instead of steps."""
+    """Return CSPO on a small policy, with a learner that gives gradients of one loss instead of steps."""
     policy = small_policy(seed=seed)
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm("cspo")
-    algorithm = kind(kind.Config(**settings), learner, 1, Discount(GAMMA, 0.95))
+    algorithm = kind(kind.Config(**{"hinge_minibatch": "same", **settings}), learner, 1, Discount(GAMMA, 0.95))
     return algorithm, learner, random_batch(policy, ROWS, seed=seed + 1) if batch is None else batch
 
 
@@ -97,6 +97,48 @@ def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_a
         assert g < 0.0
         results.append(learner.gradient())
     np.testing.assert_array_equal(*results)
+
+
+# ---------------------------------------------------------------- value and gradient from independent samples
+
+
+def minibatch_gradients(choice: str, count: int) -> tuple[Array, Array, Array]:
+    """Return penalty gradients of random minibatches at the limit, their hinges, and the gradient of L_C of each."""
+    free = {"form": "predictive", "divide": False, "weight_min": 5.0, "weight_max": 5.0, "multiplier_init": 0.0}
+    rng = np.random.default_rng(3)
+    rows = [rng.choice(ROWS, 20, replace=False) for _ in range(count)]
+    results = []
+    for alpha in (1.0, 0.0):
+        algorithm, learner, batch = prepare(hinge_minibatch=choice, alpha=(alpha,), **free)
+        algorithm.update(batch, D, D)
+        results.append(np.array([learner.gradient(chosen) for chosen in rows]))
+    A = float64(batch.adv_c[:, 0])
+    hinges = np.array([max(A[chosen].mean(), 0.0) / (1 - GAMMA) for chosen in rows])  # r = 1 at theta_k
+    actor = learner.policy.actor
+    slopes = [
+        float64(actor.score_gradient(batch.observation[chosen], batch.action[chosen], batch.adv_c[chosen, 0]))
+        for chosen in rows
+    ]
+    return (results[0] - results[1]) / 5.0, hinges, np.array(slopes)
+
+
+def test_hinge_takes_its_value_from_the_chosen_minibatch() -> None:
+    for choice in ("same", "previous"):
+        penalties, hinges, slopes = minibatch_gradients(choice, 6)
+        values = hinges if choice == "same" else np.concatenate([[0.0], hinges[:-1]])
+        for penalty, value, slope in zip(penalties, values, slopes, strict=True):
+            np.testing.assert_allclose(penalty, value * slope, atol=2e-5 * max(value, 1.0) * np.linalg.norm(slope))
+
+
+def test_only_independent_minibatches_give_the_mean_penalty_the_direction_of_the_constraint() -> None:
+    """Mean of [g]_+ grad g over 3000 minibatches beside the product of the means: a standard error, or a bias."""
+    distance = {}
+    for choice in ("same", "previous"):
+        penalties, hinges, slopes = minibatch_gradients(choice, 3000)
+        error = penalties.mean(0) - hinges.mean() * slopes.mean(0)
+        distance[choice] = np.linalg.norm(error) / np.sqrt((penalties.var(0) / len(penalties)).sum())
+    assert distance["previous"] < 2.0, "within the scatter of a mean over so many minibatches"
+    assert distance["same"] > 5.0
 
 
 # ---------------------------------------------------------------- the shortest step back

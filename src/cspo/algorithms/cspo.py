@@ -60,6 +60,8 @@ class CSPOConfig(MultiplierSettings):
     """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
     penalty_cost: Literal["window", "epoch"] = "window"
     """Cost in the penalty: mean over the episode window, or over this epoch's episodes alone."""
+    hinge_minibatch: Literal["previous", "same"] = "previous"
+    """Minibatch from which [g]_+ takes L_C: the one before, so that value and gradient are independent, or the same."""
     weight_min: float | None = None
     """Lower bound of the sensitivity weight; by default that of the form."""
     weight_max: float | None = None
@@ -161,9 +163,11 @@ class CSPO(WithDual):
     ) -> tuple[SurrogateObjective, FloatArray]:
         """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
 
-        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g.
+        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g. If [g]_+
+        and grad g came from one minibatch, the mean of their product would not be the product of their means: the
+        minibatches that overrate L_C would count most.
         """
-        form = self.config.form
+        form, independent = self.config.form, self.config.hinge_minibatch == "previous"
         horizon = 1.0 / (1.0 - self.gamma) if form in ("predictive", "literal") else 1.0
         rho = horizon if form == "literal" else 1.0  # what multiplies grad L_C besides lam and the penalty
         c = (1.0 - self.gamma) * violation if form == "scaled" else violation
@@ -173,8 +177,12 @@ class CSPO(WithDual):
         if form == "scaled":
             surrogates.append(at_old_policy(batch.adv_c))
 
+        before = np.zeros_like(c)  # g - c on the minibatch before; zero at theta_k
+
         def slopes(L_R: float, L_C: FloatArray, *L_C_old: FloatArray) -> list[Any]:
-            g = c + horizon * (L_C - sum(L_C_old))
+            nonlocal before
+            here = horizon * (L_C - sum(L_C_old))
+            g, before = c + (before if independent else here), here
             return [
                 -1.0 / scale,
                 (lam + alpha * w * np.maximum(g, 0.0)) * rho / scale,
