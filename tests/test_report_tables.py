@@ -204,6 +204,11 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
     assert [row[2].text for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
     assert [entry.text for entry in table.rows[0][3:]] == ["7.00", "5.0", "25", "yes", "–", "–", "0.0", "0.000", "5.0"]
     assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
+    for algorithm in ("cspo", "ppo-lag"):
+        write_csv(tmp_path, f"{HOPPER}-{algorithm}-seed0", 8.0, np.full(10, 5.0))
+    rows = [[entry.text for entry in row[1:4]] for row in variants_table(collect([tmp_path])).rows]
+    assert rows[0] == ["CSPO", "default", "8.00"], "an algorithm stands beside its variants"
+    assert len(rows) == 4, "one without variants does not"
 
 
 def test_probability_of_improvement_table(small: Results) -> None:

@@ -100,11 +100,12 @@ WORST = "Worst: the greatest cost of an epoch after the first 30 % of training, 
 
 
 def variants_table(results: Results) -> Table:
-    """Every variant of every algorithm: return, cost and recovery."""
-    cells = [cell for cell in results.cells if cell.variant]
+    """Every variant of every algorithm, and the algorithm itself beside them: return, cost and recovery."""
+    varied = {cell.algo for cell in results.cells if cell.variant}
+    cells = [cell for cell in results.cells if cell.algo in varied]
     rows = []
     for cell in cells:
-        texts = [paper.task_name(cell.task), paper.algorithm_name(cell.algo), cell.variant]
+        texts = [paper.task_name(cell.task), paper.algorithm_name(cell.algo), cell.variant or "default"]
         texts += [with_interval(cell.returns, 2), with_interval(cell.cost, 1), f"{cell.limit:g}"]
         texts += ["yes" if cell.feasible else "no"]
         texts += [with_std(pick(cell), digits, cell.seeds) for digits, pick in METRICS.values()]
