@@ -60,8 +60,8 @@ class CSPOConfig(MultiplierSettings):
     """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
     penalty_cost: Literal["window", "epoch"] = "window"
     """Cost in the penalty: mean over the episode window, or over this epoch's episodes alone."""
-    hinge_minibatch: Literal["previous", "same"] = "previous"
-    """Minibatch from which [g]_+ takes L_C: the one before, so that value and gradient are independent, or the same."""
+    hinge_minibatch: Literal["same", "previous"] = "same"
+    """Minibatch from which [g]_+ takes L_C: that of the gradient, or the one before, independent of it."""
     weight_min: float | None = None
     """Lower bound of the sensitivity weight; by default that of the form."""
     weight_max: float | None = None
