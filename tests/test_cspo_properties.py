@@ -33,11 +33,11 @@ FREE = {"weight_min": 1e-9, "weight_max": 1e9, "weight_epsilon": 1e-12, "weight_
 
 
 def prepare(seed: int = 0, batch: Batch | None = None, **settings: Any) -> tuple[Any, RecordingLearner, Batch]:
-    """Return CSPO on a small policy, with a learner that gives gradients of one loss instead of steps."""
+    """Return CSPO on a small policy, with a learner that gives gradients instead of steps."""
     policy = small_policy(seed=seed)
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm("cspo")
-    algorithm = kind(kind.Config(**{"hinge_minibatch": "same", **settings}), learner, 1, Discount(GAMMA, 0.95))
+    algorithm = kind(kind.Config(**settings), learner, 1, Discount(GAMMA, 0.95))
     return algorithm, learner, random_batch(policy, ROWS, seed=seed + 1) if batch is None else batch
 
 

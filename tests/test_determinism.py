@@ -20,7 +20,7 @@ OTHER_OPTIONS: dict[str, dict[str, Any]] = {
         "form": "scaled",
         "divide": False,
         "penalty_cost": "epoch",
-        "hinge_minibatch": "same",
+        "hinge_minibatch": "previous",
         "adaptive_alpha": True,
         "weight_average": "linear",
         "skip_costless": False,

@@ -38,7 +38,6 @@ from cspo.types import Batch, Discount
 
 VALUE, GRADIENT = 1e-6, 1e-5
 GAMMA, EPS, ROWS = 0.99, 0.2, 96
-ONE_MINIBATCH = {"cspo": {"hinge_minibatch": "same"}}  # the loss as one function of theta
 
 
 def setup(
@@ -48,8 +47,7 @@ def setup(
     policy = small_policy(costs=costs, seed=seed)
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm(algo)
-    config = kind.Config(**(ONE_MINIBATCH.get(algo, {}) | settings))
-    algorithm = kind(config, learner, costs, Discount(GAMMA, 0.95))
+    algorithm = kind(kind.Config(**settings), learner, costs, Discount(GAMMA, 0.95))
     return algorithm, learner, random_batch(policy, ROWS, costs, seed + 1) if batch is None else batch
 
 

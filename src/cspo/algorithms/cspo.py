@@ -163,9 +163,9 @@ class CSPO(WithDual):
     ) -> tuple[SurrogateObjective, FloatArray]:
         """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
 
-        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g. If [g]_+
-        and grad g came from one minibatch, the mean of their product would not be the product of their means: the
-        minibatches that overrate L_C would count most.
+        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g. With
+        [g]_+ and grad g of one minibatch, the mean of their product is not the product of their means: minibatches
+        that overrate L_C count most, which makes for caution. `hinge_minibatch="previous"` takes it out.
         """
         form, independent = self.config.form, self.config.hinge_minibatch == "previous"
         horizon = 1.0 / (1.0 - self.gamma) if form in ("predictive", "literal") else 1.0
