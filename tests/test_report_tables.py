@@ -227,15 +227,17 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
             cost[3 : 3 + bad] = 25.0 + bad
             write_csv(tmp_path, f"{HOPPER}-{algo}-seed{seed}", value, cost)
     write_csv(tmp_path, f"{HOPPER}-appo-seed0", 90.0, np.full(10, 26.0))
+    write_csv(tmp_path, f"{HOPPER}-focops-seed7", 90.0, np.full(10, 26.0))
     write_csv(tmp_path, f"{GOAL}-ppo-lag-seed0", 90.0, np.full(10, 26.0))  # without ours: no row
     table = versus_table(collect([tmp_path]))
     assert table.header[3:] == ("return", "VF", "TTS", "worst cost")
     assert [[entry.text for entry in row] for row in table.rows] == [
-        ["Hopper", "APPO", "yes / no", "+15.00", "-0.786", "–", "+0.5"],  # one seed: no interval, no word
+        ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],  # the seed both have; no interval, no word
         [
             "Hopper", "PPO-Lag", "yes / yes", "+1.00 [-5.00, +7.00]", "-0.571 [-0.714, -0.429] better",
             "-4.00 [-5.00, -3.00] better", "-4.0 [-5.0, -3.0] better",
         ],
+        ["Hopper", "FOCOPS", "yes / no", "+15.00", "-0.786", "–", "+0.5"],  # no seed in common: all of both
     ]  # fmt: skip
     worse = versus_table(collect([tmp_path]), "ppo-lag")
     assert worse.rows[0][4].text == "+0.571 [+0.429, +0.714] worse"

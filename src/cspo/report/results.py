@@ -17,7 +17,7 @@ from cspo.report import paper
 from cspo.report.reading import RunResult, few, fingerprint, read_folder
 from cspo.types import FloatArray
 
-__all__ = ["Cell", "Results", "RunResult", "collect", "label_of"]
+__all__ = ["Cell", "Results", "RunResult", "collect", "label_of", "on_shared_seeds"]
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,15 @@ def _grouped(runs: Sequence[RunResult]) -> list[list[RunResult]]:
 def last_epochs(epochs: int) -> int:
     """Return how many epochs at the end of a run its results are over: the last fifth, at most 100, as in the paper."""
     return max(1, min(paper.LAST_EPOCHS, round(epochs / 5)))
+
+
+def on_shared_seeds(first: Cell, second: Cell) -> tuple[Cell, Cell]:
+    """Return two cells without the runs whose seed the other lacks; unchanged if they share none."""
+    shared = {run.seed for run in first.runs} & {run.seed for run in second.runs}
+    if not shared:
+        return first, second
+    kept = [[run for run in cell.runs if run.seed in shared] for cell in (first, second)]
+    return _cell(kept[0]), _cell(kept[1])
 
 
 def _cell(group: Sequence[RunResult]) -> Cell:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from cspo.metrics import Estimate, difference_of_means
 from cspo.report import paper
 from cspo.report.formats import UNDEFINED, Entry, Table, Value
-from cspo.report.results import Cell, Results
+from cspo.report.results import Cell, Results, on_shared_seeds
 from cspo.report.wording import BETTER, display, named, notes_of
 from cspo.types import FloatArray
 
@@ -33,11 +33,12 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
     """Return, violation frequency, time to safety and worst cost of `label` minus those of every other algorithm."""
     rows, records = [], []
     for task in results.tasks:
-        ours = results.cell(task, label)
+        all_of_ours = results.cell(task, label)
         for other in results.labels:
-            theirs = results.cell(task, other)
-            if ours is None or theirs is None or other == label:
+            all_of_theirs = results.cell(task, other)
+            if all_of_ours is None or all_of_theirs is None or other == label:
                 continue
+            ours, theirs = on_shared_seeds(all_of_ours, all_of_theirs)
             row = [paper.task_name(task), display(other), _kept(ours, theirs)]
             for quantity in QUANTITIES:
                 found = difference_of_means(quantity.seeds(ours), quantity.seeds(theirs))
@@ -55,7 +56,7 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
         notes=(
             f"Limit kept: by {display(label)} / by the other, over the last epochs. Differences of means over seeds, "
             "in brackets the 95 % bootstrap interval; better or worse where it leaves zero out. With few seeds such "
-            "intervals are too narrow: a word here is a hint, not a proof.",
+            "intervals are too narrow: a word here is a hint, not a proof. Only seeds that both have run are compared.",
             "TTS leaves out violations that never end; VF counts their epochs.",
             *notes_of(results),
         ),
