@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from cspo.checkpoint import write_text
@@ -26,9 +28,11 @@ BLOCK = re.compile(r"(<!-- table (?P<study>[\w+-]+)/(?P<table>[\w-]+) -->\n).*?(
 
 def main(root: Path = ROOT) -> None:
     """Write the reports, then the tables of the pages."""
-    for study in studies(root):
-        write_report([study], study / "report")
-        print(study.relative_to(root) / "report")
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        reports = {study: pool.submit(write_report, [study], study / "report") for study in studies(root)}
+        for study, report in reports.items():
+            report.result()
+            print(study.relative_to(root) / "report")
     tables = Tables(root)
     for page in pages(root):
         write_text(page, filled(page.read_text(encoding="utf-8"), tables))
