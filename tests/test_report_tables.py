@@ -220,8 +220,8 @@ def test_probability_of_improvement_table(small: Results) -> None:
 
 
 def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -> None:
-    """After the first 30 % of ten epochs: VF of ours 1/7 and 2/7, of theirs 5/7 and 6/7; returns that overlap."""
-    for seed, mine, others in ((0, 1, 5), (1, 2, 6)):
+    """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19; t(0.975, 2) = 4.303."""
+    for seed, mine, others in ((0, 1, 5), (1, 2, 6), (2, 1, 6)):
         for algo, value, bad in (("cspo", 100.0 + 10 * seed, mine), ("ppo-lag", 105.0 - 2 * seed, others)):
             cost = np.full(10, 20.0)
             cost[3 : 3 + bad] = 25.0 + bad
@@ -234,13 +234,13 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
     assert [[entry.text for entry in row] for row in table.rows] == [
         ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],  # the seed both have; no interval, no word
         [
-            "Hopper", "PPO-Lag", "yes / yes", "+1.00 [-5.00, +7.00]", "-0.571 [-0.714, -0.429] better",
-            "-4.00 [-5.00, -3.00] better", "-4.0 [-5.0, -3.0] better",
+            "Hopper", "PPO-Lag", "yes / yes", "+7.00 [-22.81, +36.81]", "-0.619 [-0.824, -0.414] better",
+            "-4.33 [-5.77, -2.90] better", "-4.3 [-5.8, -2.9] better",
         ],
-        ["Hopper", "FOCOPS", "yes / no", "+15.00", "-0.786", "–", "+0.5"],  # no seed in common: all of both
+        ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],  # no seed in common: all of both
     ]  # fmt: skip
     worse = versus_table(collect([tmp_path]), "ppo-lag")
-    assert worse.rows[0][4].text == "+0.571 [+0.429, +0.714] worse"
+    assert worse.rows[0][4].text == "+0.619 [+0.414, +0.824] worse"
 
 
 def test_csv_has_every_number_in_full(small: Results) -> None:

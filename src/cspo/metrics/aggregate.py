@@ -1,7 +1,7 @@
-"""Statistics over seeds: interquartile mean, bootstrap intervals, probability of improvement; SciPy does the work.
+"""Statistics over seeds: interquartile mean, intervals, probability of improvement, differences; SciPy does the work.
 
-Seeds are what is resampled, never epochs: the epochs of one run depend on each other. Intervals are percentile
-intervals from `RESAMPLES` resamples drawn by a generator seeded with `SEED`, so equal data give equal intervals.
+Seeds are what is resampled, never epochs: the epochs of one run depend on each other. Bootstrap intervals are those of
+percentiles, from `RESAMPLES` resamples drawn by a generator seeded with `SEED`: equal data give equal intervals.
 """
 
 from __future__ import annotations
@@ -115,33 +115,49 @@ def probability_of_improvement(
 
     It is Mann and Whitney's U over the number of pairs.
     """
-    return _of_two(a, b, _share_of_wins, level, resamples, seed)
-
-
-def difference_of_means(
-    a: ArrayLike, b: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> Estimate:
-    """Return mean(A) - mean(B) for one value per seed of A and of B, with a bootstrap interval.
-
-    With three seeds on each side the interval is little more than the range of the differences.
-    """
-    return _of_two(a, b, _gap, level, resamples, seed)
-
-
-def _of_two(
-    a: ArrayLike, b: ArrayLike, statistic: Callable[..., Any], level: float, resamples: int, seed: int
-) -> Estimate:
     first, second = _known(a), _known(b)
     if not len(first) or not len(second):
         return Estimate(math.nan, math.nan, math.nan)
-    value = float(statistic(first, second))
+    value = float(_share_of_wins(first, second))
     if min(len(first), len(second)) < 2:
         return Estimate(value, math.nan, math.nan)
-    return Estimate(value, *_interval([first, second], statistic, level, resamples, seed))
+    return Estimate(value, *_interval([first, second], _share_of_wins, level, resamples, seed))
 
 
-def _gap(a: FloatArray, b: FloatArray, axis: int = -1) -> Any:
-    return np.mean(a, axis=axis) - np.mean(b, axis=axis)
+def difference_of_means(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = LEVEL) -> Estimate:
+    """Return mean(A) - mean(B) for one value per seed of A and of B, with Student's interval.
+
+    Runs of one seed begin with the same networks and worlds, which can decide what they find: `paired` looks at the
+    differences seed by seed. Student's interval knows how little few seeds say; a bootstrap of three does not.
+
+    Args:
+        a: Values of A; nan stands for undefined.
+        b: Values of B.
+        paired: a[i] and b[i] are of one seed, and pairs that lack a value are left out; otherwise Welch's interval.
+        level: Confidence level of the interval.
+    """
+    if paired:
+        gaps = _known(np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64))
+        return _student(gaps.mean() if len(gaps) else math.nan, [gaps], level)
+    first, second = _known(a), _known(b)
+    gap = first.mean() - second.mean() if len(first) and len(second) else math.nan
+    return _student(gap, [first, second], level)
+
+
+def _student(value: float, samples: Sequence[FloatArray], level: float) -> Estimate:
+    """Return the interval of a sum or difference of sample means, with Welch's degrees of freedom."""
+    from scipy.stats import t
+
+    if min(map(len, samples)) < 2:
+        return Estimate(float(value), math.nan, math.nan)
+    variances = [float(sample.var(ddof=1)) / len(sample) for sample in samples]  # of the means
+    total = sum(variances)
+    if total == 0.0:
+        return Estimate(float(value), float(value), float(value))
+    parts = zip(variances, samples, strict=True)
+    freedom = total**2 / sum(variance**2 / (len(sample) - 1) for variance, sample in parts)
+    half = float(t.ppf((1.0 + level) / 2.0, freedom)) * math.sqrt(total)
+    return Estimate(float(value), float(value) - half, float(value) + half)
 
 
 def _share_of_wins(a: FloatArray, b: FloatArray, axis: int = -1) -> Any:

@@ -39,9 +39,10 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
             if all_of_ours is None or all_of_theirs is None or other == label:
                 continue
             ours, theirs = on_shared_seeds(all_of_ours, all_of_theirs)
+            paired = [run.seed for run in ours.runs] == [run.seed for run in theirs.runs]
             row = [paper.task_name(task), display(other), _kept(ours, theirs)]
             for quantity in QUANTITIES:
-                found = difference_of_means(quantity.seeds(ours), quantity.seeds(theirs))
+                found = difference_of_means(quantity.seeds(ours), quantity.seeds(theirs), paired=paired)
                 word = verdict(found, BETTER[quantity.name])
                 row.append(_text(found, quantity.digits, word))
                 records.append(_record(ours, theirs, quantity.name, found, word))
@@ -54,9 +55,9 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
         rows=tuple(rows),
         records=tuple(records),
         notes=(
-            f"Limit kept: by {display(label)} / by the other, over the last epochs. Differences of means over seeds, "
-            "in brackets the 95 % bootstrap interval; better or worse where it leaves zero out. With few seeds such "
-            "intervals are too narrow: a word here is a hint, not a proof. Only seeds that both have run are compared.",
+            f"Limit kept: by {display(label)} / by the other, over the last epochs. Mean of the differences "
+            "seed by seed, in brackets its 95 % interval (Student's t); better or worse where it leaves zero out. Only "
+            "seeds that both have run are compared; where they share none, the means are (Welch's t).",
             "TTS leaves out violations that never end; VF counts their epochs.",
             *notes_of(results),
         ),
