@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,24 @@ def test_an_archive_of_other_runs_or_a_damaged_one_is_not_taken_over(
     file = next(kept.glob("runs/*/progress.csv.gz"))
     file.write_bytes(file.read_bytes()[:-20])
     assert file.parent.name in start(kept / "study.toml", kept)
+
+
+def test_status_reads_an_archive_like_the_study(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    assert main(["study", "archive", str(study), "--out", str(kept)]) == 0
+
+    def runs(folder: Path) -> list[dict[str, Any]]:
+        capsys.readouterr()
+        assert main(["study", "status", str(folder), "--json"]) == 0
+        return list(json.loads(capsys.readouterr().out)["runs"])
+
+    assert runs(kept) == runs(study), "states, epochs, returns and costs"
+    damaged, missing, intact = sorted(kept.glob("runs/*"))
+    damaged.joinpath("progress.csv.gz").write_bytes(damaged.joinpath("progress.csv.gz").read_bytes()[:-20])
+    shutil.rmtree(missing)
+    assert [one["id"] for one in runs(kept) if one["state"] == "finished"] == [intact.name]
 
 
 def test_a_part_of_a_study_is_trained_in_the_order_given(

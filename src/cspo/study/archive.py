@@ -30,7 +30,7 @@ def archive(study: Path | str, out: Path | str) -> Archived:
     """Copy the finished runs of a study: their epochs, compressed, their settings and summaries, no checkpoints.
 
     Errors of runs that failed are copied too. Archiving again adds what has been finished since; equal runs give equal
-    bytes. `cspo report` and `cspo metrics` read an archive like the study itself, and `take_over` puts it back.
+    bytes. `cspo report`, `metrics` and `study status` read an archive like the study itself; `take_over` puts it back.
     """
     source, target = StudyFolder(study), Path(out)
     found, result = source.read(), Archived()

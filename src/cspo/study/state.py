@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import math
 import time
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import IO, Any, Literal
 from cspo.checkpoint import write_text
 from cspo.errors import CspoError
 from cspo.log.progress import constraint_columns
+from cspo.metrics.series import progress_file
 from cspo.study.grid import RunSpec, Study, read_study
 from cspo.study.repair import difference, is_finished
 
@@ -184,10 +187,12 @@ def _json(path: Path, otherwise: Any) -> Any:
 
 def status_of(spec: RunSpec, folder: Path, state: State | None = None, error: str = "") -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if that is known already."""
-    columns = _newest(folder / "progress.csv")
+    epochs = progress_file(folder)
+    columns = _newest(epochs)
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
-        finished = done == spec.config.epochs and is_finished(spec.config, folder)
+        archived = epochs.suffix == ".gz"  # only finished runs are
+        finished = done == spec.config.epochs and (archived or is_finished(spec.config, folder))
         state = "finished" if finished else "stopped" if done else "waiting"
     speeds = [speed for speed in columns.get("steps_per_second", []) if speed > 0]
     return RunStatus(
@@ -205,15 +210,24 @@ def status_of(spec: RunSpec, folder: Path, state: State | None = None, error: st
     )
 
 
+def _ends(path: Path) -> tuple[bytes, bytes]:
+    """Return the first line of a file and its last bytes."""
+    if path.suffix == ".gz":
+        header, _, rest = gzip.decompress(path.read_bytes()).partition(b"\n")
+        return header, rest[-TAIL:]
+    with open(path, "rb") as file:
+        header = file.readline()
+        file.seek(max(len(header), file.seek(0, 2) - TAIL))
+        return header, file.read()
+
+
 def _newest(path: Path) -> dict[str, list[float]]:
     """Return the newest complete rows of a progress.csv as columns; nothing if there is none."""
     try:
-        with open(path, "rb") as file:
-            header = file.readline()
-            file.seek(max(len(header), file.seek(0, 2) - TAIL))
-            lines = file.read().split(b"\n")[:-1]  # behind the last line end is a row still being written
-    except OSError:
+        header, tail = _ends(path)
+    except (OSError, EOFError, zlib.error):  # the last two: an archive that was cut short or altered
         return {}
+    lines = tail.split(b"\n")[:-1]  # behind the last line end is a row still being written
     names = header.decode(errors="replace").strip().split(",")
     rows = []
     for line in lines:
