@@ -45,9 +45,9 @@ def test_one_row_per_run_and_the_summary_over_seeds(tmp_path: Path, capsys: pyte
     two = write_run(tmp_path / "two", [SAFE] * 10, seed=1)
     assert run(one, two) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["run", "VF", "#V", "TTS", "RP", "violations", "open", "RP?"]
-    assert lines[1].split()[1:] == ["0.429", "3", "of", "7", "1.50", "1.000", "2", "0", "+", "0", "0"]
-    assert lines[2].split()[1:] == ["0.000", "0", "of", "7", "-", "-", "0", "0", "+", "0", "0"]
+    assert lines[0].split() == ["run", "VF", "#V", "TTS", "RP", "worst", "violations", "open", "RP?"]
+    assert lines[1].split()[1:] == ["0.429", "3", "of", "7", "1.50", "1.000", "5.0", "2", "0", "+", "0", "0"]
+    assert lines[2].split()[1:] == ["0.000", "0", "of", "7", "-", "-", "-5.0", "0", "0", "+", "0", "0"]
     (summary,) = [line for line in lines if line.startswith("Task-v0 cspo, 2 runs")]
     assert "0.214 ± 0.303" in summary
     assert "1.50 (1/2)" in summary  # one of two seeds has a TTS

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from cspo.metrics import Recovery, RecoverySummary, Spread
 
 NOTES = """\
-VF   share of violating epochs after the first {skip:g} % of training; #V their number, of so many epochs
-TTS  epochs until a violated limit is kept again, mean over violations
-RP   return when it is kept again, over return when the violation began
-open violations left out of TTS and RP: under way when the window began + still open at the end
-RP?  violations left out of RP: they began at a return of zero or less, or one that is not known"""
+VF    share of violating epochs after the first {skip:g} % of training; #V their number, of so many epochs
+TTS   epochs until a violated limit is kept again, mean over violations
+RP    return when it is kept again, over return when the violation began
+worst greatest cost of those epochs minus the limit; below zero if the limit was never violated
+open  violations left out of TTS and RP: under way when the window began + still open at the end
+RP?   violations left out of RP: they began at a return of zero or less, or one that is not known"""
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _print_table(measured: Sequence[_Measured], groups: Groups, skip: float) -> 
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", overflow="fold")
-    for name in ("VF", "#V", "TTS", "RP", "violations", "open", "RP?"):
+    for name in ("VF", "#V", "TTS", "RP", "worst", "violations", "open", "RP?"):
         table.add_column(name, justify="right", no_wrap=True)
     for run in measured:
         table.add_row(run.name, *_run_cells(run.recovery))
@@ -194,6 +195,7 @@ def _run_cells(found: Recovery) -> list[str]:
         f"{found.violating_epochs} of {stop - first}",
         _number(found.tts, 2),
         _number(found.rp, 3),
+        _number(found.worst, 1),
         str(len(found.violations)),
         f"{found.open_at_start} + {found.open_at_end}",
         str(found.rp_undefined),
@@ -206,6 +208,7 @@ def _summary_cells(found: RecoverySummary) -> list[str]:
         _spread(found.violating_epochs, 1, found.seeds),
         _spread(found.tts, 2, found.seeds),
         _spread(found.rp, 3, found.seeds),
+        _spread(found.worst, 1, found.seeds),
         str(found.violations),
         f"{found.open_at_start} + {found.open_at_end}",
         str(found.rp_undefined),
