@@ -58,7 +58,7 @@ class StatusOptions:
     """Show how far every run of a study is, also while another process runs it."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """Folder of the study."""
+    """Folder of the study, or an archive of it."""
     json: bool = False
     """Print one JSON object."""
 
