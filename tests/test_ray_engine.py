@@ -122,10 +122,10 @@ def is_alive(process: int) -> bool:
 class Nodes:
     """A cluster of processes on this machine."""
 
-    def __init__(self, temporary: str) -> None:
+    def __init__(self) -> None:
         from ray.cluster_utils import Cluster
 
-        head = {"num_cpus": 0, "temp_dir": temporary, "_system_config": IMPATIENT, "include_dashboard": False}
+        head = {"num_cpus": 0, "_system_config": IMPATIENT, "include_dashboard": False}
         self.cluster = Cluster(initialize_head=True, head_node_args={"object_store_memory": MEMORY, **head})
         self.address = self.cluster.address
         self.workers: list[Any] = []
@@ -169,11 +169,13 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cspo[ray]'")
-    variables = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(TESTS)}
+    # A folder of its own for everything of Ray, the file with the cluster's address included: without it Ray writes
+    # that file where only an earlier run may have made a folder. Short, since the names of sockets are.
+    temporary = tempfile.mkdtemp(prefix="r")
+    variables = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(TESTS), "RAY_TMPDIR": temporary}
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
-    temporary = tempfile.mkdtemp(prefix="r")  # short: the names of sockets are
-    cluster = Nodes(temporary)
+    cluster = Nodes()
     try:
         yield cluster
     finally:
