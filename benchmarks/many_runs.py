@@ -37,7 +37,7 @@ class Job(NamedTuple):
 def train(job: Job) -> str:
     """Train, or go on where an earlier attempt stopped, and keep the run's progress.csv."""
     from cspo.config import make_config, to_dict
-    from cspo.study.worker import work
+    from cspo.lab.study.worker import work
 
     folder = ROOT / "runs" / job.benchmark / job.name
     config = make_config(job.task, job.algo, seed=job.seed, total_steps=job.steps, threads=1)

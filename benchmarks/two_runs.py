@@ -15,7 +15,7 @@ import sys
 from statistics import median
 from typing import Any
 
-from cspo.bench import bench_train
+from cspo.lab.bench import bench_train
 
 TASKS = ["SafetyHalfCheetahVelocity-v1", "SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"]
 WAYS = {"one_thread": {"threads": 1}, "two_threads": {"threads": 2}, "two_runs": {"runs": 2}}

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from cspo.algorithms.surrogates import clipped_reward
 from cspo.arithmetic import single_threaded_math
-from cspo.networks import parameter_count
 from cspo.optim.minibatch import Learner
 from cspo.optim.objective import AutogradObjective, SurrogateObjective
-from cspo.policy import Normaliser, Policy
-from cspo.surrogates import clipped_reward
+from cspo.policy.networks import parameter_count
+from cspo.policy.policy import Normaliser, Policy
 from cspo.types import Batch
 
 SAMPLES, OBSERVATION, ACTIONS = 20_000, 17, 6

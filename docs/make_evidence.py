@@ -16,11 +16,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from cspo.checkpoint import write_text
 from cspo.errors import CspoError
-from cspo.report import collect, write_report
-from cspo.report.formats import to_markdown
-from cspo.report.tables import all_tables
+from cspo.lab.report import collect, write_report
+from cspo.lab.report.formats import to_markdown
+from cspo.lab.report.tables import all_tables
+from cspo.runs.checkpoint import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(<!-- table (?P<study>[\w+-]+)/(?P<table>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

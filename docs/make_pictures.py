@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from cspo.checkpoint import write_atomically, write_text
 from cspo.envs import TaskRow, make_batch, native_tasks
-from cspo.envs.render import Renderer
+from cspo.envs.tools.render import Renderer
+from cspo.runs.checkpoint import write_atomically, write_text
 
 DOCS = Path(__file__).parent
 SIZE = (400, 300)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from cspo.checkpoint import write_atomically
-from cspo.report import write_report
+from cspo.lab.report import write_report
+from cspo.runs.checkpoint import write_atomically
 
 DOCS = Path(__file__).parent
 sys.path.append(str(DOCS.parent / "tests"))

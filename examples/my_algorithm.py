@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import cspo
+from cspo.algorithms.surrogates import clipped_reward, lagrangian_advantage
 from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clipped_reward, lagrangian_advantage
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from cspo.optim.minibatch import FitResult, Learner
-from cspo.policy import Normaliser, Policy, gaussian_log_prob
+from cspo.policy.policy import Normaliser, Policy, gaussian_log_prob
 from cspo.types import Batch
 
 Array = NDArray[np.float64]

@@ -15,9 +15,9 @@ import numpy as np
 import safetensors
 from gymnasium.spaces import Box
 
-from cspo.checkpoint import list_checkpoints
 from cspo.errors import flag
-from cspo.log.progress import read_progress
+from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.progress import read_progress
 
 TESTS = Path(__file__).parent
 TASK = "SafetyHopperVelocity-v1"

@@ -8,7 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from cspo.metrics import difference_of_means, iqm, iqm_estimate, probability_of_improvement, spread, stratified_iqm
+from cspo.lab.metrics import (
+    difference_of_means,
+    iqm,
+    iqm_estimate,
+    probability_of_improvement,
+    spread,
+    stratified_iqm,
+)
 
 
 @pytest.mark.parametrize(

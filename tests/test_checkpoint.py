@@ -11,9 +11,9 @@ import torch
 from run_helpers import SMALL, TASK
 
 import cspo
-from cspo import checkpoint
-from cspo.checkpoint import DamagedCheckpoint
 from cspo.errors import CspoError
+from cspo.runs import checkpoint
+from cspo.runs.checkpoint import DamagedCheckpoint
 
 STATE = {
     "epoch": 3,

@@ -64,8 +64,8 @@ def test_import_is_light() -> None:
 
 
 def test_public_functions_are_not_hidden_by_submodules() -> None:
-    import cspo.evaluation
-    import cspo.loop
+    import cspo.train
+    import cspo.use.evaluate
 
     for name in cspo.__all__:
         assert not isinstance(getattr(cspo, name), type(sys)), name
@@ -210,7 +210,7 @@ def test_bench(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_bench_train_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cspo.bench import EpochTimes, _common_speed, bench_train
+    from cspo.lab.bench import EpochTimes, _common_speed, bench_train
 
     small = {"num_envs": 4, "steps_per_epoch": 400, "passes": 2, "hidden_sizes": (16, 16), "tensorboard": False}
     result = bench_train(TASK, epochs=2, threads=1, **small)
@@ -226,30 +226,30 @@ def test_bench_train_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parity_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from types import SimpleNamespace
 
-    import cspo.envs.parity
+    import cspo.envs.tools.parity
 
     for ok, code in ((True, 0), (False, 1)):
         report = SimpleNamespace(ok=ok, to_dict=lambda: {"fields": []})
-        monkeypatch.setattr(cspo.envs.parity, "replay", lambda path, report=report: report)
+        monkeypatch.setattr(cspo.envs.tools.parity, "replay", lambda path, report=report: report)
         assert main(["parity", "a.npz", "b.npz", "--json"]) == code
         assert json.loads(capsys.readouterr().out) == [{"fields": []}] * 2
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    import cspo.doctor
+    import cspo.commands.doctor
 
     assert main(["doctor", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert findings["healthy"] and findings["machine"]["stepper"] in ("compiled", "python")
     assert {"python", "cspo", "torch", "mujoco", "gymnasium", "numpy", "numba"} == set(findings["versions"])
 
-    monkeypatch.setattr(cspo.doctor, "_train_and_reload", lambda: 1 / 0)
-    monkeypatch.setattr(cspo.doctor, "_step_task", lambda: "fine")
+    monkeypatch.setattr(cspo.commands.doctor, "_train_and_reload", lambda: 1 / 0)
+    monkeypatch.setattr(cspo.commands.doctor, "_step_task", lambda: "fine")
     assert main(["doctor"]) == 1
     output = capsys.readouterr().out
     assert "FAILED  training: ZeroDivisionError" in output and "Something is wrong" in output
-    assert not cspo.doctor._mujoco_version("3.5.0")[0] and not cspo.doctor._mujoco_version("2.3.3")[0]
-    assert cspo.doctor._mujoco_version("3.2.7")[0] and cspo.doctor._mujoco_version("3.4.1")[0]
+    assert not cspo.commands.doctor._mujoco_version("3.5.0")[0] and not cspo.commands.doctor._mujoco_version("2.3.3")[0]
+    assert cspo.commands.doctor._mujoco_version("3.2.7")[0] and cspo.commands.doctor._mujoco_version("3.4.1")[0]
 
 
 def test_two_cost_limits_on_the_command_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tomli_w
 from cspo.commands.train import GROUPS, read_arguments
 from cspo.config import TrainConfig, from_dict, make_config, parse_text, preset, to_dict
 from cspo.errors import CspoError
-from cspo.run import RunFolder, load_config
+from cspo.runs.folder import RunFolder, load_config
 
 TASK = "SafetyHopperVelocity-v1"
 CHANGES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 from probe_envs import RandomWalk, ScriptedBatch
 
 import cspo
-from cspo import checkpoint
+from cspo.runs import checkpoint
 from cspo.streams import set_stream_state, stream, stream_state
 
 ALGORITHMS = ("cspo", "ppo-lag", "ppo")

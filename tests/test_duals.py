@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cspo.duals import MultiplierSettings
+from cspo.algorithms.duals import MultiplierSettings
 
 
 def make_dual(rule, num_costs, init, lr, upper=np.inf):

@@ -19,7 +19,7 @@ from cspo.commands.train import read_arguments
 from cspo.config import from_dict, make_config, parse_text, to_dict
 from cspo.envs import make_batch
 from cspo.errors import CspoError
-from cspo.run import load_config
+from cspo.runs.folder import load_config
 
 TASK, BUTTON = "run_helpers:NamedCosts", "SafetyPointButton1-v0"
 OPTIONS: dict[str, Any] = {"scale": 0.5, "shape": "ring", "weights": [1.0, 2.0]}
@@ -128,13 +128,13 @@ def test_named_terms_are_constraints(algo: str, tmp_path: Path, capsys: pytest.C
 
 
 def test_bench_takes_them(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from cspo.bench import bench_train
+    from cspo.lab.bench import bench_train
 
     small = {key: value for key, value in FAST.items() if key != "total_steps"}
     result = bench_train(TASK, epochs=1, cost_terms=TERMS, env_options=OPTIONS, **small)
     assert result["steps_per_s"] > 0
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("cspo.bench.bench_train", lambda **settings: seen.update(settings) or {})
+    monkeypatch.setattr("cspo.lab.bench.bench_train", lambda **settings: seen.update(settings) or {})
     words = ["bench", "train", TASK, "--cost-terms", "heat,noise", "--cost-limit", "9,4", "--env-options", TYPED]
     assert main([*words, "--runs", "2"]) == 0
     assert (seen["task"], seen["runs"], seen["cost_limit"]) == (TASK, 2, (9.0, 4.0))

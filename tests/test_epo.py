@@ -24,11 +24,11 @@ from probe_envs import ScriptedBatch
 from run_helpers import SMALL, TASK, TwoCosts, assert_same_run
 
 import cspo
-from cspo.advantages import estimate
 from cspo.algorithms import get_algorithm
 from cspo.errors import CspoError
-from cspo.policy import Normaliser, Policy
-from cspo.rollout import collect
+from cspo.experience.advantages import estimate
+from cspo.experience.rollout import collect
+from cspo.policy.policy import Normaliser, Policy
 from cspo.types import Batch, Discount
 
 EPS, ROWS = 0.2, 96

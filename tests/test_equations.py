@@ -30,10 +30,15 @@ from conftest import (
 )
 
 from cspo.algorithms import get_algorithm
+from cspo.algorithms.sensitivity import SensitivityWeight
+from cspo.algorithms.surrogates import (
+    clip_fraction,
+    clipped_cost,
+    clipped_reward,
+    lagrangian_advantage,
+)
 from cspo.errors import CspoError
 from cspo.optim.objective import SurrogateObjective
-from cspo.sensitivity import SensitivityWeight
-from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward, lagrangian_advantage
 from cspo.types import Batch, Discount
 
 VALUE, GRADIENT = 1e-6, 1e-5

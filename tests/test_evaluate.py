@@ -11,9 +11,9 @@ from conftest import float64, reference_mlp, unpack
 from run_helpers import SMALL, TASK, TinyEnv, TwoCosts, make_tiny
 
 import cspo
-from cspo import checkpoint
 from cspo.errors import CspoError
-from cspo.evaluation import Interval, mean_interval, share_interval
+from cspo.runs import checkpoint
+from cspo.use.evaluate import Interval, mean_interval, share_interval
 
 FAST = {**SMALL, "total_steps": 800}
 

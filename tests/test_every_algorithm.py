@@ -10,7 +10,7 @@ import pytest
 from run_helpers import SMALL, TASK, as_flags, assert_same_run, start, wait_for_epochs
 
 import cspo
-import cspo.log.curves
+import cspo.runs.curves
 from cspo.algorithms.registry import BUILT_IN, algorithm_names
 
 SETTINGS = {**SMALL, "cost_limit": (0.5,)}  # low enough to be violated, so that every part of an algorithm acts
@@ -19,7 +19,7 @@ SETTINGS = {**SMALL, "cost_limit": (0.5,)}  # low enough to be violated, so that
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
-    monkeypatch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)
+    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)
 
 
 def test_the_paper_and_its_baselines_are_all_here() -> None:

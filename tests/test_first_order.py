@@ -30,13 +30,13 @@ from conftest import (
 from probe_envs import RandomWalk
 
 import cspo
-from cspo import checkpoint
 from cspo.algorithms import get_algorithm
-from cspo.duals import PIDDual
+from cspo.algorithms.duals import PIDDual
+from cspo.algorithms.surrogates import divergence
 from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
 from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import divergence
+from cspo.runs import checkpoint
 from cspo.types import Batch, Discount
 
 NAMES = ("cppo-pid", "p3o", "appo", "ipo", "focops", "cup")

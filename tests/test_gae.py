@@ -10,9 +10,9 @@ import torch
 from conftest import Array, float64
 from probe_envs import ScriptedBatch
 
-from cspo.advantages import estimate, gae
-from cspo.policy import Normaliser, Policy
-from cspo.rollout import collect
+from cspo.experience.advantages import estimate, gae
+from cspo.experience.rollout import collect
+from cspo.policy.policy import Normaliser, Policy
 
 ENDS = {
     (2, 0): "terminated",

@@ -16,9 +16,9 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.gym import GymBatchEnv, SafetyVectorEnv
 from cspo.envs.native import make_native
-from cspo.envs.opengl import find_backend
 from cspo.envs.tasks import task_row
-from cspo.envs.velocity import TASKS, VelocityEnv
+from cspo.envs.tools.opengl import find_backend
+from cspo.envs.velocity.task import TASKS, VelocityEnv
 from cspo.errors import CspoError, EnvironmentFault
 
 NAMES = list(TASKS)

@@ -16,11 +16,11 @@ import cspo
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.config import make_config
 from cspo.errors import CspoError
-from cspo.log.console import LiveConsole, PlainConsole, make_console
-from cspo.log.curves import draw_curve
-from cspo.log.progress import ProgressFile, as_row, constraint_columns, read_progress
-from cspo.log.summary import config_digest, format_summary, number
-from cspo.session import episode_warning
+from cspo.runs.console import LiveConsole, PlainConsole, make_console
+from cspo.runs.curves import draw_curve
+from cspo.runs.progress import ProgressFile, as_row, constraint_columns, read_progress
+from cspo.runs.session import episode_warning
+from cspo.runs.summary import config_digest, format_summary, number
 from cspo.types import EpochReport, cost_labels
 
 

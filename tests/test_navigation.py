@@ -28,7 +28,7 @@ from run_helpers import SMALL, assert_same_run
 from scipy.spatial.transform import Rotation
 
 import cspo
-import cspo.log.curves
+import cspo.runs.curves
 from cspo.envs.native import make_native
 from cspo.envs.navigation import NavigationEnv
 from cspo.envs.tasks import native_tasks
@@ -360,7 +360,7 @@ def test_names_seeds_and_sizes_that_do_not_exist_are_refused_in_words() -> None:
 def test_two_epochs_of_training_stopped_between_or_not_end_the_same(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)  # takes longer than the rest
+    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)  # takes longer than the rest
     terms = ("buttons", "gremlins", "hazards") if "Button" in name else ("hazards",)
     settings = {**SMALL, "num_envs": 2, "steps_per_epoch": 100, "total_steps": 200, "minibatch_size": 50}
     settings |= {"env_options": {"time_limit": 30}, "cost_terms": terms, "cost_limit": (25.0,) * len(terms)}

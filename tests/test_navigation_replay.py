@@ -6,7 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from navigation_helpers import CAR_BUTTON, CAR_GOAL, POINT_BUTTON, POINT_GOAL, Array, goal_of, rows_of
+from navigation_helpers import (
+    CAR_BUTTON,
+    CAR_GOAL,
+    POINT_BUTTON,
+    POINT_GOAL,
+    Array,
+    goal_of,
+    rows_of,
+)
 
 from cspo.envs.navigation import NavigationEnv
 

@@ -9,17 +9,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import float64, perturb, random_batch, reference_mlp, relative_error, small_policy, unpack
+from conftest import (
+    float64,
+    perturb,
+    random_batch,
+    reference_mlp,
+    relative_error,
+    small_policy,
+    unpack,
+)
 from torch import Tensor, nn
 
+from cspo.algorithms.surrogates import clipped_reward
 from cspo.errors import CspoError
-from cspo.kernels import add_bias_tanh
-from cspo.networks import CHUNK, StackedMLP, parameter_count
 from cspo.optim.adam import FlatAdam
 from cspo.optim.minibatch import Learner
 from cspo.optim.objective import AutogradObjective, SurrogateObjective
-from cspo.policy import Actor, mean_kl
-from cspo.surrogates import clipped_reward
+from cspo.policy.kernels import add_bias_tanh
+from cspo.policy.networks import CHUNK, StackedMLP, parameter_count
+from cspo.policy.policy import Actor, mean_kl
 
 # float32 sums over a batch differ from float64 by a few units of 6e-8 times the condition of the sum;
 # the largest relative error (Euclidean norm) seen in this file is 6e-7.

@@ -12,11 +12,11 @@ from probe_envs import ScriptedBatch
 from run_helpers import SMALL, TASK, TwoCosts, assert_same_run
 
 import cspo
-from cspo.advantages import estimate
 from cspo.commands.train import read_arguments
-from cspo.evaluation import load
-from cspo.policy import Normaliser, Policy, SignalNormaliser
-from cspo.rollout import collect, finished_episodes
+from cspo.experience.advantages import estimate
+from cspo.experience.rollout import collect, finished_episodes
+from cspo.policy.policy import Normaliser, Policy, SignalNormaliser
+from cspo.use.evaluate import load
 
 BOTH = {"normalise_rewards": True, "normalise_costs": True}
 ENDS = {(5, 0): "terminated", (9, 1): "truncated", (3, 2): "truncated"}

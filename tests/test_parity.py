@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cspo.envs.navigation.facts import TASKS as NAVIGATION_TASKS
-from cspo.envs.parity import format_report, replay, replay_resets
-from cspo.envs.velocity import TASKS, VelocityEnv
+from cspo.envs.tools.parity import format_report, replay, replay_resets
+from cspo.envs.velocity.task import TASKS, VelocityEnv
 from cspo.errors import CspoError
 
 TRACES = Path(__file__).parents[2] / "shared" / "reference" / "traces"

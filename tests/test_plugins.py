@@ -17,7 +17,7 @@ import cspo
 from cspo.algorithms import registry
 from cspo.cli import main
 from cspo.config import from_dict, to_dict
-from cspo.run import load_config
+from cspo.runs.folder import load_config
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "my_algorithm.py"
 TINY = "run_helpers:make_tiny"
@@ -172,7 +172,7 @@ def test_run_of_an_algorithm_from_a_program_says_what_to_pass(
 
 
 def test_bench_takes_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from cspo import bench
+    from cspo.lab import bench
 
     monkeypatch.setattr(bench, "make_config", lambda *words, **given: cspo.make_config(*words, **{**given, **small}))
     small = {"steps_per_epoch": 400, "num_envs": 4, "total_steps": 800, "tensorboard": False}

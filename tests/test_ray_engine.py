@@ -24,12 +24,12 @@ from run_helpers import SMALL, TASK, TESTS, TinyEnv, assert_same_run, start
 from cspo.cli import main
 from cspo.config import to_dict
 from cspo.errors import CspoError
-from cspo.study import RunSpec, read_study
-from cspo.study.engine import Outcome
-from cspo.study.mirror import Mirror
-from cspo.study.ray_engine import RayEngine, RayHandle
-from cspo.study.speed import STEPS_PER_SECOND
-from cspo.study.worker import work
+from cspo.lab.study import RunSpec, read_study
+from cspo.lab.study.engine import Outcome
+from cspo.lab.study.mirror import Mirror
+from cspo.lab.study.ray_engine import RayEngine, RayHandle
+from cspo.lab.study.speed import STEPS_PER_SECOND
+from cspo.lab.study.worker import work
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc"),
@@ -162,8 +162,8 @@ class Nodes:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than the runs that are trained here for comparison."""
-    __import__("cspo.log.curves")
-    monkeypatch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)
+    __import__("cspo.runs.curves")
+    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)
 
 
 @pytest.fixture(scope="module")
@@ -332,7 +332,7 @@ def test_without_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_something_else_than_ray_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cspo[ray]'")
-    monkeypatch.setattr("cspo.study.ray_engine.ANSWERS", 3.0)
+    monkeypatch.setattr("cspo.lab.study.ray_engine.ANSWERS", 3.0)
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -343,7 +343,7 @@ def test_something_else_than_ray_answers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_importing_the_engine_needs_no_ray() -> None:
-    code = "import sys; import cspo.study.ray_engine; print('ray' in sys.modules, 'fsspec' in sys.modules)"
+    code = "import sys; import cspo.lab.study.ray_engine; print('ray' in sys.modules, 'fsspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("False")
 

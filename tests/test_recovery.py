@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cspo.errors import CspoError
-from cspo.metrics import Series, read_series, recovery, sensitivity_split, summarise
+from cspo.lab.metrics import Series, read_series, recovery, sensitivity_split, summarise
 
 OMNISAFE = Path(__file__).parents[2] / "shared" / "reference" / "omnisafe"
 NAN = math.nan

@@ -12,9 +12,9 @@ import pytest
 
 from cspo.envs import native_tasks
 from cspo.envs.native import make_native
-from cspo.envs.opengl import Backend, find_backend
-from cspo.envs.render import Drawable, Mark, Renderer, Scene, View
-from cspo.envs.velocity import TASKS, VelocityEnv
+from cspo.envs.tools.opengl import Backend, find_backend
+from cspo.envs.tools.render import Drawable, Mark, Renderer, Scene, View
+from cspo.envs.velocity.task import TASKS, VelocityEnv
 from cspo.errors import CspoError
 
 SIZE = (96, 72)
@@ -152,8 +152,8 @@ def test_senseless_sizes_are_refused(size: tuple[int, int]) -> None:
 
 DRAW = """
 import mujoco  # before anybody has asked for pictures
-from cspo.envs.render import Renderer
-from cspo.envs.velocity import VelocityEnv
+from cspo.envs.tools.render import Renderer
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 env = VelocityEnv("SafetyHopperVelocity-v1")
 env.reset(seed=0)

@@ -10,7 +10,7 @@ import pytest
 from report_helpers import GOAL, HOPPER, small_study, write_run
 from run_helpers import start
 
-import cspo.report
+import cspo.lab.report
 from cspo.cli import main
 from cspo.errors import CspoError
 
@@ -48,11 +48,11 @@ def test_a_second_report_is_the_same_byte_for_byte_and_leaves_nothing_half_writt
     study = tmp_path / "study"
     for algo in ("cspo", "ppo-lag"):
         write_run(study, algo=algo, returns=[1, 2, 3], cost=[1, 30, 2], columns={"multiplier": [1, 2, 3]})
-    first = cspo.report.write_report([study], tmp_path / "report")
+    first = cspo.lab.report.write_report([study], tmp_path / "report")
     before = files_in(tmp_path / "report")
     assert {str(path.relative_to(tmp_path / "report")) for path in first} == set(before)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")  # whatever the clock says
-    assert cspo.report.write_report([study], tmp_path / "report") == first
+    assert cspo.lab.report.write_report([study], tmp_path / "report") == first
     assert files_in(tmp_path / "report") == before
 
 
@@ -70,7 +70,7 @@ def test_several_folders_are_merged(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_an_unfinished_run_is_left_out_of_tables_and_listed_on_the_page(tmp_path: Path) -> None:
     for seed, epochs in enumerate((4, 4, 2)):
         write_run(tmp_path, seed=seed, returns=[10.0 * seed] * epochs, cost=[1] * epochs, planned=4)
-    cspo.report.write_report([tmp_path])
+    cspo.lab.report.write_report([tmp_path])
     with open(tmp_path / "report" / "tables" / "main.csv", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert (row["seeds"], float(row["return"])) == ("2", 5.0)
@@ -80,14 +80,14 @@ def test_an_unfinished_run_is_left_out_of_tables_and_listed_on_the_page(tmp_path
     text = (tmp_path / f"{HOPPER}-cspo-seed2" / "progress.csv").read_text(encoding="utf-8")
     more = "".join(f"{k},{1000 * (k + 1)},20.0,1.0,25.0\n" for k in (2, 3))
     (tmp_path / f"{HOPPER}-cspo-seed2" / "progress.csv").write_text(text + more, encoding="utf-8")
-    cspo.report.write_report([tmp_path])
+    cspo.lab.report.write_report([tmp_path])
     assert "not finished" not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
 
 
 def test_earlier_reports_are_not_taken_for_runs(tmp_path: Path) -> None:
     write_run(tmp_path, returns=[1, 2], cost=[1, 2])
-    cspo.report.write_report([tmp_path])
-    assert len(cspo.report.collect([tmp_path]).runs) == 1
+    cspo.lab.report.write_report([tmp_path])
+    assert len(cspo.lab.report.collect([tmp_path]).runs) == 1
 
 
 def no_folder(root: Path) -> list[str]:
@@ -136,7 +136,7 @@ def test_mistakes_are_one_line_and_exit_code_2(
 def test_a_full_disk_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, returns=[1, 2], cost=[1, 2])
     page = tmp_path / "report" / "index.html"
-    cspo.report.write_report([tmp_path])
+    cspo.lab.report.write_report([tmp_path])
     before = page.read_bytes()
 
     def full(descriptor: int) -> None:
@@ -144,14 +144,14 @@ def test_a_full_disk_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(CspoError, match="No space left on device"):
-        cspo.report.write_report([tmp_path])
+        cspo.lab.report.write_report([tmp_path])
     assert page.read_bytes() == before
 
 
 def test_a_damaged_summary_does_not_stop_a_report(tmp_path: Path) -> None:
     folder = write_run(tmp_path, returns=[1, 2], cost=[1, 2])
     (folder / "summary.json").write_text('{"versions": [', encoding="utf-8")
-    cspo.report.write_report([tmp_path])
+    cspo.lab.report.write_report([tmp_path])
     folder = write_run(tmp_path, seed=1, returns=[1, 2], cost=[1, 2])
     (folder / "summary.json").write_text(json.dumps({"versions": "?"}), encoding="utf-8")
-    cspo.report.write_report([tmp_path])
+    cspo.lab.report.write_report([tmp_path])

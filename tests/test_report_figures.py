@@ -11,11 +11,11 @@ import pytest
 from report_helpers import GOAL, HOPPER, STEPS, small_study, write_run
 
 from cspo.algorithms import algorithm_names
-from cspo.report import paper
-from cspo.report.bands import band, quantities
-from cspo.report.figures import draw_figures, render
-from cspo.report.looks import ALGORITHMS, look_of
-from cspo.report.results import collect
+from cspo.lab.report import paper
+from cspo.lab.report.bands import band, quantities
+from cspo.lab.report.figures import draw_figures, render
+from cspo.lab.report.looks import ALGORITHMS, look_of
+from cspo.lab.report.results import collect
 
 NAN = float("nan")
 

@@ -15,10 +15,10 @@ import pytest
 from chromium import Browser, Page, find_chromium, open_browser
 from report_helpers import GOAL, HOPPER, STEPS, small_study, write_run
 
-from cspo.report import curve_data
-from cspo.report.page import make_page
-from cspo.report.results import Results, collect
-from cspo.report.tables import all_tables
+from cspo.lab.report import curve_data
+from cspo.lab.report.page import make_page
+from cspo.lab.report.results import Results, collect
+from cspo.lab.report.tables import all_tables
 
 HOSTILE = '</script><script>document.title="broken"</script><img src=x onerror="document.title=1">&lt;'
 HOSTILE_ALGORITHM = '"><svg onload="document.title=2">{{css}}\u2028\'--><!--'

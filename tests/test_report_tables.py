@@ -13,13 +13,20 @@ import numpy as np
 import pytest
 
 from cspo.errors import CspoError
-from cspo.report import Results, collect, paper
-from cspo.report.comparison import main_comparison, recovery_comparison, split_comparison
-from cspo.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
-from cspo.report.reading import parts_of
-from cspo.report.results import last_epochs
-from cspo.report.tables import all_tables, improvement_table, main_table, recovery_table, split_table, variants_table
-from cspo.report.versus import versus_table
+from cspo.lab.report import Results, collect, paper
+from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
+from cspo.lab.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
+from cspo.lab.report.reading import parts_of
+from cspo.lab.report.results import last_epochs
+from cspo.lab.report.tables import (
+    all_tables,
+    improvement_table,
+    main_table,
+    recovery_table,
+    split_table,
+    variants_table,
+)
+from cspo.lab.report.versus import versus_table
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "reference" / "paper"

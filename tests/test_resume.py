@@ -12,15 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_helpers import EPOCHS, SMALL, TASK, TinyEnv, as_flags, assert_same_run, make_tiny, start, wait_for_epochs
+from run_helpers import (
+    EPOCHS,
+    SMALL,
+    TASK,
+    TinyEnv,
+    as_flags,
+    assert_same_run,
+    make_tiny,
+    start,
+    wait_for_epochs,
+)
 
 import cspo
-import cspo.log.curves
-from cspo.checkpoint import list_checkpoints
+import cspo.runs.curves
 from cspo.cli import main
 from cspo.errors import CspoError
-from cspo.log.progress import read_progress
-from cspo.session import Interrupted
+from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.progress import read_progress
+from cspo.runs.session import Interrupted
 
 TINY = "run_helpers:make_tiny"
 
@@ -36,7 +46,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs; the real processes below draw all the same."""
-    monkeypatch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)
+    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)
 
 
 def stop_after(run: Path, epochs: int, **settings: Any) -> None:

@@ -10,12 +10,12 @@ import torch
 from conftest import Array, float64, reference_log_prob, reference_mlp, unpack
 from probe_envs import ScriptedBatch
 
-from cspo.advantages import estimate
 from cspo.errors import EnvironmentFault
-from cspo.policy import Normaliser, Policy
-from cspo.rollout import collect, finished_episodes
+from cspo.experience.advantages import estimate
+from cspo.experience.episodes import EpisodeWindow, cost_without_episodes
+from cspo.experience.rollout import collect, finished_episodes
+from cspo.policy.policy import Normaliser, Policy
 from cspo.types import Episodes
-from cspo.window import EpisodeWindow, cost_without_episodes
 
 ENDS = {
     (2, 0): "terminated",

@@ -12,17 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Array, float64, random_batch, reference_log_prob, reference_mlp, small_policy, unpack
+from conftest import (
+    Array,
+    float64,
+    random_batch,
+    reference_log_prob,
+    reference_mlp,
+    small_policy,
+    unpack,
+)
 from probe_envs import RandomWalk
 from test_trust_region import double_backprop, transcribed_cg
 
 import cspo
-from cspo import checkpoint
 from cspo.algorithms import get_algorithm
 from cspo.algorithms.c_trpo import phi
 from cspo.algorithms.cpo import optimal_step
 from cspo.errors import CspoError
 from cspo.optim.minibatch import Learner
+from cspo.runs import checkpoint
 from cspo.types import Discount
 
 ALGORITHMS = ("trpo-pid", "cpo", "pcpo", "c-trpo")

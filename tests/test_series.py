@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cspo.errors import CspoError
-from cspo.metrics import read_series
+from cspo.lab.metrics import read_series
 
 OMNISAFE = Path(__file__).parents[2] / "shared" / "reference" / "omnisafe"
 

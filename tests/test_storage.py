@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from run_helpers import SMALL, TASK, assert_same_run
 
-from cspo.checkpoint import list_checkpoints
 from cspo.cli import main
 from cspo.config import make_config, to_dict
 from cspo.errors import CspoError
-from cspo.loop import Trainer
-from cspo.session import resume
-from cspo.study.mirror import Mirror
-from cspo.study.storage import Storage, StoredRun, Superseded, is_address, pack, unpack
-from cspo.study.worker import work
+from cspo.lab.study.mirror import Mirror
+from cspo.lab.study.storage import Storage, StoredRun, Superseded, is_address, pack, unpack
+from cspo.lab.study.worker import work
+from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.session import resume
+from cspo.train import Trainer
 
 RUN = "Hopper-cspo-seed3"
 

@@ -16,10 +16,10 @@ from run_helpers import SMALL
 from cspo.cli import main
 from cspo.config import to_dict
 from cspo.errors import CspoError
-from cspo.metrics import read_series
-from cspo.report import collect, write_report
-from cspo.study import read_study
-from cspo.study.worker import work
+from cspo.lab.metrics import read_series
+from cspo.lab.report import collect, write_report
+from cspo.lab.study import read_study
+from cspo.lab.study.worker import work
 
 SETTINGS = {key: value for key, value in SMALL.items() if key not in ("seed", "total_steps")}
 STUDY: dict[str, Any] = {
@@ -74,7 +74,7 @@ def test_reports_and_metrics_of_an_archive_are_those_of_the_study(
 
 
 def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(study: Path, tmp_path: Path) -> None:
-    from cspo.study.archive import archive
+    from cspo.lab.study.archive import archive
 
     first = archive(study, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -153,7 +153,7 @@ def test_a_part_of_a_study_is_trained_in_the_order_given(
 
 
 def test_what_cannot_be_archived_is_said_in_a_line(study: Path, tmp_path: Path) -> None:
-    from cspo.study.archive import archive
+    from cspo.lab.study.archive import archive
 
     with pytest.raises(CspoError, match="is the study itself"):
         archive(study, study)

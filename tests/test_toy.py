@@ -13,8 +13,8 @@ from scipy.optimize import approx_fprime, minimize
 
 from cspo.commands.toy import main as toy
 from cspo.errors import CspoError
-from cspo.toy import METHODS, Problem, follow, format_table
-from cspo.toy.methods import EPSILON, Trajectory, cspo_step, primal_dual_step
+from cspo.lab.toy import METHODS, Problem, follow, format_table
+from cspo.lab.toy.methods import EPSILON, Trajectory, cspo_step, primal_dual_step
 
 START, SIZES = (0.0, 1.5), (0.2, 0.05)  # step sizes of theta and lambda
 

@@ -21,12 +21,12 @@ from conftest import (
     unpack,
 )
 
-from cspo.advantages import _mean_length
 from cspo.errors import CspoError
+from cspo.experience.advantages import _mean_length
 from cspo.optim.fisher import ROWS, Fisher
 from cspo.optim.minibatch import Learner
 from cspo.optim.trust_region import Trial, TrustRegion, conjugate_gradient
-from cspo.policy import mean_kl
+from cspo.policy.policy import mean_kl
 
 FLOAT32 = 2e-6  # the largest relative error seen in this file is 4e-7
 

@@ -12,10 +12,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from cspo.envs.bench import bench_env
-from cspo.envs.physics import Physics
+from cspo.envs.physics.step import Physics
 from cspo.envs.tasks import native_tasks
-from cspo.envs.velocity import TASKS, VelocityEnv
+from cspo.envs.tools.bench import bench_env
+from cspo.envs.velocity.task import TASKS, VelocityEnv
 from cspo.errors import CspoError
 
 NAMES = list(TASKS)
@@ -378,7 +378,7 @@ def test_an_error_in_a_helper_thread_surfaces():
 
 
 def test_the_compiled_stepper_says_when_it_is_impossible(monkeypatch):
-    monkeypatch.setattr("cspo.envs.physics.addresses", lambda: None)
+    monkeypatch.setattr("cspo.envs.physics.step.addresses", lambda: None)
     assert VelocityEnv("SafetySwimmerVelocity-v1").physics.stepper == "python"
     with pytest.raises(CspoError, match="compiled stepper needs the MuJoCo library"):
         VelocityEnv("SafetySwimmerVelocity-v1", stepper="compiled")
@@ -397,7 +397,7 @@ def test_the_benchmark_compares_the_same_motion():
         "reset_ms",
     }
     assert report["ratio"] == pytest.approx(report["steps_per_s"] / report["raw_steps_per_s"])
-    from cspo.envs import bench
+    from cspo.envs.tools import bench
 
     env = VelocityEnv("SafetyHopperVelocity-v1", num_envs=4)
     env.reset(seed=0)

@@ -16,9 +16,9 @@ from run_helpers import SMALL, TASK, TinyEnv, start
 
 import cspo
 from cspo.cli import main
-from cspo.envs.opengl import find_backend
+from cspo.envs.tools.opengl import find_backend
 from cspo.errors import CspoError
-from cspo.video import VideoWriter
+from cspo.use.video import VideoWriter
 
 av = pytest.importorskip("av")
 FAST = {**SMALL, "total_steps": 400}
@@ -277,6 +277,6 @@ def test_an_environment_without_pictures_says_so(painted_run: Path, tmp_path: Pa
 
 
 def test_help_does_not_load_encoders() -> None:
-    code = "import sys, cspo.video, cspo.envs.render; print({'av', 'PIL', 'mujoco', 'OpenGL'} & set(sys.modules))"
+    code = "import sys, cspo.use.video, cspo.envs.tools.render; print({'av', 'PIL', 'mujoco', 'OpenGL'} & set(sys.modules))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stdout == "set()\n"

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 from cspo.envs.registration import register_tasks
 
 __version__ = "0.1.0"
 
-# Imported on first use: `import cspo` and `cspo --help` must not wait for PyTorch or MuJoCo.
+# Imported on first use: `import cspo` and `cspo --help` must not wait for MuJoCo or Numba.
 _PUBLIC = {
-    "Trainer": "cspo.loop",
-    "train": "cspo.session",
-    "resume": "cspo.session",
+    "Trainer": "cspo.train",
+    "train": "cspo.runs.session",
+    "resume": "cspo.runs.session",
     "make_config": "cspo.config",
     "TrainConfig": "cspo.config",
-    "load": "cspo.evaluation",
-    "evaluate": "cspo.evaluation",
-    "record": "cspo.recording",
+    "load": "cspo.use.evaluate",
+    "evaluate": "cspo.use.evaluate",
+    "record": "cspo.use.record",
     "check_env": "cspo.envs.check",
     "make_batch": "cspo.envs",
     "six_tuple": "cspo.envs.six_tuple",
@@ -38,5 +40,15 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted(__all__)
 
+
+class _Package(ModuleType):
+    """Keeps `cspo.train` the function: importing the module of that name would take its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 register_tasks()  # gymnasium.make("cspo/...") works after `import cspo`

@@ -1,16 +1,38 @@
-"""How arithmetic runs during training: on one thread per call, and without denormal numbers."""
+"""How arithmetic runs: compiled, on one thread per call, and without denormal numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
+import numba
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401 (the BLAS behind np.dot in kernels: loaded now, so that thread limits reach it)
 import torch
 from threadpoolctl import ThreadpoolController
 
-from cspo import kernels  # noqa: F401 (loads the BLAS it uses, which the controller below must find)
+# Reductions may be reordered, so that they vectorise; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile without the interpreter lock, and keep the result on disk where there is a place for it."""
+    return _compiled(function, _FAST)
+
+
+def exact_kernel(function: Callable[..., Any]) -> Any:
+    """Compile like `kernel`, but round every operation as it is written, so that Python gives the same bits."""
+    return _compiled(function, False)
+
+
+def _compiled(function: Callable[..., Any], fastmath: set[str] | bool) -> Any:
+    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package folder nor the user's cache folder is writable
+        return numba.njit(**options)(function)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as fault:
-        from cspo.envs.opengl import explain_import
+        from cspo.envs.tools.opengl import explain_import
 
         if (explanation := explain_import(fault)) is None:
             raise

@@ -183,7 +183,7 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 def preset(algo: str, task: str) -> dict[str, Any]:
     """Return the shipped settings of an algorithm for the family of a task, or nothing."""
-    file = resources.files("cspo.presets") / f"{algo.replace('-', '_')}.toml"
+    file = resources.files("cspo.algorithms.presets") / f"{algo.replace('-', '_')}.toml"
     if not file.is_file():
         return {}
     return dict(tomllib.loads(file.read_text(encoding="utf-8")).get(task_family(task), {}))

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cspo.algorithms.duals import DualRule, MultiplierSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import DualRule, MultiplierSettings, WithDual
+from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
 from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_cost, clipped_reward
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import PIDDual, PIDSettings, WithDual
+from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
-from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cspo.algorithms.duals import MultiplierSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import MultiplierSettings, WithDual
+from cspo.algorithms.sensitivity import SensitivityWeight
+from cspo.algorithms.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
-from cspo.sensitivity import SensitivityWeight
-from cspo.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cspo.algorithms.duals import MultiplierSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import MultiplierSettings, WithDual
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward, divergence, unclipped
 from cspo.errors import CspoError, require_positive
 from cspo.optim.objective import Reference, SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward, divergence, unclipped
 from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cspo.algorithms.duals import WithoutDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import WithoutDual
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward, unclipped
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward, unclipped
 from cspo.types import Batch, Discount, ExtraStream, FloatArray, per_constraint
 
 if TYPE_CHECKING:

@@ -24,11 +24,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cspo.algorithms.duals import MultiplierSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import MultiplierSettings, WithDual
+from cspo.algorithms.surrogates import (
+    divergence,
+    lagrangian_advantage,
+    share_inside,
+    unclipped,
+    unclipped_inside,
+)
 from cspo.errors import require_positive
 from cspo.optim.objective import Reference, SurrogateObjective
-from cspo.surrogates import divergence, lagrangian_advantage, share_inside, unclipped, unclipped_inside
 from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:

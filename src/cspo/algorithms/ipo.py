@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cspo.algorithms.duals import WithoutDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import WithoutDual
+from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
-from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:

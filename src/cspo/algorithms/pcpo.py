@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cspo.algorithms.duals import WithoutDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import WithoutDual
 from cspo.errors import require_one_limit
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cspo.algorithms.duals import WithoutDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import WithoutDual
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
 from cspo.types import Batch, Discount, FloatArray

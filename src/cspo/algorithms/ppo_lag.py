@@ -16,11 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cspo.algorithms.duals import MultiplierSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import MultiplierSettings, WithDual
+from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
-from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
 from cspo.algorithms.registry import Traits, register
-from cspo.duals import PIDDual, PIDSettings, WithDual
+from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.optim.settings import TrustRegionSettings
-from cspo.surrogates import lagrangian_advantage
 from cspo.types import Batch, Discount, FloatArray, per_constraint
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def bench(arguments: Sequence[str]) -> int:
         env_options = parse(BenchEnvOptions, "bench env", rest)
         _check_positive(num_envs=env_options.num_envs, seconds=env_options.seconds)
         from cspo.config import available_cores
-        from cspo.envs.bench import bench_env
+        from cspo.envs.tools.bench import bench_env
 
         threads = env_options.threads or available_cores()
         result = bench_env(env_options.task, env_options.num_envs, threads, env_options.seconds)
@@ -80,7 +80,7 @@ def bench(arguments: Sequence[str]) -> int:
         return 0
     options = parse(BenchTrainOptions, "bench train", rest)
     _check_positive(epochs=options.epochs, runs=options.runs)
-    from cspo.bench import bench_train
+    from cspo.lab.bench import bench_train
 
     settings = {key: value for key, value in vars(options).items() if key != "json"}
     result = bench_train(**settings)
@@ -121,7 +121,7 @@ def parity(arguments: Sequence[str]) -> int:
     options = parse(ParityOptions, "parity", arguments)
     if not options.files:
         raise CspoError("Name the recordings to replay, as in `cspo parity SafetyHopperVelocity-v1.npz`.")
-    from cspo.envs.parity import format_report, replay
+    from cspo.envs.tools.parity import format_report, replay
 
     reports = [replay(file) for file in options.files]
     if options.json:
@@ -142,7 +142,7 @@ class DoctorOptions:
 def doctor(arguments: Sequence[str]) -> int:
     """Run `cspo doctor`."""
     options = parse(DoctorOptions, "doctor", arguments)
-    from cspo.doctor import examine, format_findings
+    from cspo.commands.doctor import examine, format_findings
 
     findings = examine()
     print(json.dumps(findings) if options.json else format_findings(findings))

@@ -14,10 +14,10 @@ import tyro
 
 from cspo.commands.options import parse, typed
 from cspo.errors import CspoError
-from cspo.log.plain import without_nan
+from cspo.runs.plain import without_nan
 
 if TYPE_CHECKING:
-    from cspo.metrics import Recovery, RecoverySummary, Spread
+    from cspo.lab.metrics import Recovery, RecoverySummary, Spread
 
 NOTES = """\
 VF    share of violating epochs after the first {skip:g} % of training; #V their number, of so many epochs
@@ -82,8 +82,8 @@ def metrics(arguments: Sequence[str]) -> int:
 
 def _measure(path: Path, options: MetricsOptions) -> _Measured:
     from cspo.config import read_settings
-    from cspo.metrics import read_series, recovery
-    from cspo.report.reading import fingerprint, parts_of, variant_of
+    from cspo.lab.metrics import read_series, recovery
+    from cspo.lab.report.reading import fingerprint, parts_of, variant_of
 
     roles = {"return": options.return_column, "cost": options.cost_column, "limit": options.limit_column}
     names = {role: name for role, name in roles.items() if name is not None}
@@ -108,7 +108,7 @@ def _groups(measured: Sequence[_Measured]) -> Groups:
 
 
 def _as_json(measured: Sequence[_Measured], groups: Groups, skip: float) -> dict[str, Any]:
-    from cspo.metrics import summarise
+    from cspo.lab.metrics import summarise
 
     summaries = []
     for runs in groups:
@@ -129,7 +129,7 @@ def _identity(run: _Measured) -> dict[str, Any]:
 
 
 def _split(runs: Sequence[_Measured]) -> dict[str, Any]:
-    from cspo.metrics import sensitivity_split
+    from cspo.lab.metrics import sensitivity_split
 
     parts = sensitivity_split([run.recovery for run in runs])
     return {"sensitivity_split": {name: dataclasses.asdict(part) for name, part in parts.items()}}
@@ -139,7 +139,7 @@ def _print_table(measured: Sequence[_Measured], groups: Groups, skip: float) -> 
     from rich.console import Console
     from rich.table import Table
 
-    from cspo.metrics import summarise
+    from cspo.lab.metrics import summarise
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", overflow="fold")
@@ -172,7 +172,7 @@ def _label(runs: Sequence[_Measured]) -> str:
 
 def _print_splits(groups: Groups) -> None:
     """Print TTS and RP of violations where the constraint is flat and steep, for runs that log its gradient norm."""
-    from cspo.metrics import sensitivity_split
+    from cspo.lab.metrics import sensitivity_split
 
     lines = []
     for runs in groups:

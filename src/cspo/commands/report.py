@@ -36,10 +36,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(ReportOptions, "report", arguments)
     if not options.folders:
         raise CspoError("Name a folder with runs, as in `cspo report runs`.")
-    from cspo.report.formats import to_markdown
-    from cspo.report.results import collect
-    from cspo.report.tables import main_table
-    from cspo.report.write import report_folder, write_results
+    from cspo.lab.report.formats import to_markdown
+    from cspo.lab.report.results import collect
+    from cspo.lab.report.tables import main_table
+    from cspo.lab.report.write import report_folder, write_results
 
     results = collect(options.folders)
     out = report_folder(options.folders, options.out)

@@ -15,11 +15,11 @@ import tyro
 
 from cspo.commands.options import PluginOption, parse, typed
 from cspo.errors import CspoError
-from cspo.log.plain import without_nan
+from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
-    from cspo.evaluation import EvaluationRow, Interval, TrainedPolicy
+    from cspo.use.evaluate import EvaluationRow, Interval, TrainedPolicy
 
 RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
@@ -61,11 +61,11 @@ class PlotOptions:
 def evaluate(arguments: Sequence[str]) -> int:
     """Run `cspo eval`."""
     options = parse(EvalOptions, "eval", arguments)
-    from cspo.evaluation import evaluate as measure
-    from cspo.evaluation import load
+    from cspo.use.evaluate import evaluate as measure
+    from cspo.use.evaluate import load
 
     if options.video is not None:
-        from cspo.recording import check_video
+        from cspo.use.record import check_video
 
         check_video(options.video, options.video_episodes, options.width, options.height)
     policy = load(options.run, plugin=options.plugin)
@@ -79,7 +79,7 @@ def evaluate(arguments: Sequence[str]) -> int:
 
 def _film(options: EvalOptions, policy: TrainedPolicy) -> None:
     """Write the video of `cspo eval`; what it says goes to standard error, so that --json stays JSON."""
-    from cspo.recording import record
+    from cspo.use.record import record
 
     assert options.video is not None
     print(f"filming to {options.video} ...", file=sys.stderr)
@@ -129,7 +129,7 @@ def _with_interval(value: Interval) -> str:
 def plot(arguments: Sequence[str]) -> int:
     """Run `cspo plot`."""
     options = parse(PlotOptions, "plot", arguments)
-    from cspo.log.curves import draw_curve
+    from cspo.runs.curves import draw_curve
 
     print(draw_curve(options.run))
     return 0

@@ -14,12 +14,12 @@ import tyro
 from cspo.commands.options import HELP, parse, typed
 from cspo.config import available_cores
 from cspo.errors import CspoError, nearest
-from cspo.log.plain import without_nan
-from cspo.study import Study, StudyProblems, read_study, shipped_studies
+from cspo.lab.study import Study, StudyProblems, read_study, shipped_studies
+from cspo.runs.plain import without_nan
 
 if TYPE_CHECKING:
-    from cspo.study.engine import Engine
-    from cspo.study.mirror import Mirror
+    from cspo.lab.study.engine import Engine
+    from cspo.lab.study.mirror import Mirror
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ def run(arguments: Sequence[str]) -> int:
     if mirror is not None and options.archive is not None:
         raise CspoError("--archive is for a study in a folder: take the archive over there, then train.")
     engine = _engine(options, mirror)
-    from cspo.study.schedule import run_study
-    from cspo.study.state import StudyFolder
-    from cspo.study.view import make_view
+    from cspo.lab.study.schedule import run_study
+    from cspo.lab.study.state import StudyFolder
+    from cspo.lab.study.view import make_view
 
     folder = StudyFolder(options.out if mirror is None else mirror.fetch())
     result = run_study(study, folder, engine, make_view(), chosen=chosen, archive=options.archive)
@@ -126,7 +126,7 @@ def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
     if options.engine == "ray":
         if options.cpus is not None and not 0.0 < options.cpus < math.inf:
             raise CspoError(f"--cpus must be positive, not {options.cpus:g}.")
-        from cspo.study.ray_engine import RayEngine
+        from cspo.lab.study.ray_engine import RayEngine
 
         return RayEngine(options.address, jobs=options.jobs, cpus=options.cpus or 1.0, mirror=mirror)
     for name in ("address", "cpus"):
@@ -134,7 +134,7 @@ def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
             raise CspoError(f"--{name} is for --engine ray.")
     if mirror is not None:
         raise CspoError(f"--out {options.out} is an address: that is for --engine ray. Give a folder here.")
-    from cspo.study.engine import LocalEngine
+    from cspo.lab.study.engine import LocalEngine
 
     return LocalEngine(options.jobs or available_cores())
 
@@ -143,7 +143,7 @@ def _mirror(place: str) -> Mirror | None:
     """Return the local copy of a study that is in storage; None for a folder."""
     if "://" not in place:
         return None
-    from cspo.study.mirror import Mirror
+    from cspo.lab.study.mirror import Mirror
 
     return Mirror(place)
 
@@ -151,7 +151,7 @@ def _mirror(place: str) -> Mirror | None:
 def status(arguments: Sequence[str]) -> int:
     """Run `cspo study status`."""
     options = parse(StatusOptions, "study status", arguments)
-    from cspo.study.state import StudyFolder
+    from cspo.lab.study.state import StudyFolder
 
     mirror = _mirror(options.folder)
     folder = StudyFolder(options.folder if mirror is None else mirror.fetch())
@@ -159,7 +159,7 @@ def status(arguments: Sequence[str]) -> int:
     going, statuses = folder.is_running(), folder.status(study)
     slots = max(1, sum(one.state == "running" for one in statuses))
     if options.json:
-        from cspo.study.view import seconds_left
+        from cspo.lab.study.view import seconds_left
 
         runs = [asdict(one) | {"seconds_left": one.seconds_left} for one in statuses]
         left = seconds_left(statuses, slots)
@@ -168,7 +168,7 @@ def status(arguments: Sequence[str]) -> int:
         return 0
     from rich.console import Console
 
-    from cspo.study.view import PLAIN_WIDTH, table
+    from cspo.lab.study.view import PLAIN_WIDTH, table
 
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -184,7 +184,7 @@ def status(arguments: Sequence[str]) -> int:
 def archive(arguments: Sequence[str]) -> int:
     """Run `cspo study archive`."""
     options = parse(ArchiveOptions, "study archive", arguments)
-    from cspo.study.archive import archive as keep
+    from cspo.lab.study.archive import archive as keep
 
     mirror = _mirror(options.folder)
     result = keep(options.folder if mirror is None else mirror.fetch(), options.out)
@@ -212,7 +212,7 @@ def list_studies(arguments: Sequence[str]) -> int:
 
 
 def _row(study: Study) -> dict[str, Any]:
-    from cspo.study.speed import core_hours
+    from cspo.lab.study.speed import core_hours
 
     return {
         "name": study.name,

@@ -54,8 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(options.start) != 2 or not all(abs(value) <= 3.0 for value in options.start):
         raise CspoError("--start takes two numbers from -3 to 3, as in --start 0,1.5.")
 
-    from cspo.toy import METHODS, Problem, follow, format_table
-    from cspo.toy.pictures import draw_pictures
+    from cspo.lab.toy import METHODS, Problem, follow, format_table
+    from cspo.lab.toy.pictures import draw_pictures
 
     problem = Problem(options.steepness, options.curvature)
     sizes = (options.step_theta, options.step_lambda, options.alpha)

@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     if any(word.split("=", 1)[0] == "--resume" for word in arguments):
         return _resume(arguments)
     config, run_dir, quiet = read_arguments(arguments)
-    from cspo.session import run
+    from cspo.runs.session import run
 
     run(config, run_dir=run_dir, quiet=quiet)
     return 0
@@ -93,7 +93,7 @@ def _resume(arguments: Sequence[str]) -> int:
                 "--threads can change."
             )
     options = parse(ResumeOptions, "train", arguments)
-    from cspo.session import resume
+    from cspo.runs.session import resume
 
     changes = {"total_steps": options.total_steps, "threads": options.threads, "plugin": options.plugin}
     given = {key: value for key, value in changes.items() if value is not None}

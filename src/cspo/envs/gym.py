@@ -23,7 +23,7 @@ from cspo.envs.tasks import task_row
 from cspo.errors import CspoError
 
 if TYPE_CHECKING:
-    from cspo.envs.render import Picture, Renderer
+    from cspo.envs.tools.render import Picture, Renderer
 
 __all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv"]
 
@@ -195,7 +195,7 @@ class _Painter:
         if self._mode is None:
             return None
         if self._renderer is None:
-            from cspo.envs.render import Renderer
+            from cspo.envs.tools.render import Renderer
 
             self._renderer = Renderer(*self._size)
         return tuple(self._renderer.draw(batch.scene(i), self._camera) for i in range(batch.num_envs))

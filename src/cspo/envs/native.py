@@ -11,7 +11,7 @@ from cspo.envs.tasks import TaskRow, check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
 # Imported on first use: a simulator takes a while to load.
-_CLASSES = {"velocity": "cspo.envs.velocity:VelocityEnv", "navigation": "cspo.envs.navigation:NavigationEnv"}
+_CLASSES = {"velocity": "cspo.envs.velocity.task:VelocityEnv", "navigation": "cspo.envs.navigation:NavigationEnv"}
 _STEPPERS = ("auto", "compiled", "python")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cspo import kernels
+from cspo.optim import kernels
 
 
 class FlatAdam:

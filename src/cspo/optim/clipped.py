@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward
 from cspo.optim.objective import SurrogateObjective
-from cspo.surrogates import clip_fraction, clipped_reward
 from cspo.types import Batch
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cspo import kernels
-from cspo.kernels import kernel, mlp_backward
-from cspo.policy import Actor
+from cspo.arithmetic import kernel
+from cspo.policy.kernels import mlp_backward, mlp_forward
+from cspo.policy.policy import Actor
 from cspo.types import Batch, FloatArray
 
 ROWS = 512  # samples per piece: activations, tangents and deltas then fit the processor's cache
@@ -104,7 +104,7 @@ class Fisher:
         pieces, layer = -(-len(self._x) // ROWS), ROWS * int(self._sizes[1:].max())
         self._works = np.empty((pieces, ROWS * int(self._sizes[1:].sum())), np.float32)
         for piece, work in enumerate(self._works):
-            kernels.mlp_forward(self._mlp, self._sizes, self._x[piece * ROWS : (piece + 1) * ROWS], work)
+            mlp_forward(self._mlp, self._sizes, self._x[piece * ROWS : (piece + 1) * ROWS], work)
         self._halves = slice(0, pieces // 2), slice(pieces // 2, pieces)
         self._spaces = [(np.empty(3 * layer, np.float32), np.empty(2 * layer, np.float32)) for _ in self._halves]
 

@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cspo import kernels
 from cspo.arithmetic import flush_denormals
 from cspo.errors import CspoError
-from cspo.networks import Workspace
+from cspo.optim import kernels
 from cspo.optim.adam import FlatAdam
 from cspo.optim.objective import AutogradObjective, Objective, Reference, SurrogateObjective
 from cspo.optim.trust_region import TrustRegion
-from cspo.policy import Policy, gaussian_log_prob, mean_kl, standardise
+from cspo.policy.networks import Workspace
+from cspo.policy.policy import Policy, gaussian_log_prob, mean_kl, standardise
 from cspo.types import Batch, per_constraint
 
 Order = NDArray[np.int64]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cspo.surrogates import NEED_REFERENCE, Surrogate
+from cspo.algorithms.surrogates import NEED_REFERENCE, Surrogate
 from cspo.types import FloatArray
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cspo.policy import Distribution
+    from cspo.policy.policy import Distribution
 
 Slopes = Callable[..., Sequence[Any]]
 Columns = dict[str, Any]  # per-sample tensors, first axis n in the batch and B in a minibatch
@@ -35,7 +35,7 @@ class SurrogateObjective:
     the derivatives in front of them, which is how papers write the update.
 
     Args:
-        surrogates: What L_1, L_2, ... are, see `cspo.surrogates`.
+        surrogates: What L_1, L_2, ... are, see `cspo.algorithms.surrogates`.
         clip: PPO's eps of the clipped ones.
         slopes: Called with the minibatch's values, in order: a float for a surrogate of one advantage, an array
             (K,) for one of K. Returns the derivatives of the loss in the same shapes.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cspo.errors import CspoError
 from cspo.optim.fisher import Fisher
-from cspo.policy import Actor, gaussian_log_prob, mean_kl, standardise
+from cspo.policy.policy import Actor, gaussian_log_prob, mean_kl, standardise
 from cspo.types import Batch, FloatArray
 
 CG_GUARD, CG_RESIDUAL = 1e-6, 1e-10

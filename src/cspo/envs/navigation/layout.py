@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
-from cspo.envs.compiled import call_double
 from cspo.envs.navigation.facts import AGENT_HEIGHT, AGENT_KEEPOUT, EXTENT, NavigationTask
+from cspo.envs.physics.compiled import call_double
 from cspo.errors import CspoError
-from cspo.kernels import exact_kernel
 
 TRIES_PER_OBJECT = 100
 TRIES_PER_LAYOUT = 10_000

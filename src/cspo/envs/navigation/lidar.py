@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from cspo.arithmetic import exact_kernel
 from cspo.envs.navigation.facts import LIDAR_BINS, LIDAR_RANGE
-from cspo.kernels import exact_kernel
 
 _FULL_TURN = 2.0 * math.pi
 _BIN = _FULL_TURN / LIDAR_BINS

@@ -11,7 +11,7 @@ import numpy as np
 from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.facts import LIDAR_BINS, NavigationTask
 from cspo.envs.navigation.model import COLOURS, compiled, names
-from cspo.envs.render import Mark, Scene, View
+from cspo.envs.tools.render import Mark, Scene, View
 
 if TYPE_CHECKING:
     from cspo.envs.navigation.task import NavigationEnv

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cspo.envs.batch import BoolArray, FloatArray, StepResult, check_actions
-from cspo.envs.compiled import NOTHING, ROBOT
 from cspo.envs.navigation.facts import (
     BUTTON_TIMER,
     GREMLIN_HEIGHT,
@@ -31,14 +30,15 @@ from cspo.envs.navigation.layout import Layout, Stream, heights_of, keepouts_of
 from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
 from cspo.envs.navigation.model import body_names, compiled
 from cspo.envs.navigation.resting import RestingVases
-from cspo.envs.physics import Circle, Physics
-from cspo.envs.simulated import SimulatedEnv
+from cspo.envs.physics.compiled import NOTHING, ROBOT
+from cspo.envs.physics.simulated import SimulatedEnv
+from cspo.envs.physics.step import Circle, Physics
 from cspo.envs.tasks import check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
 if TYPE_CHECKING:
     from cspo.envs.navigation.scene import Portrait
-    from cspo.envs.render import Scene
+    from cspo.envs.tools.render import Scene
 
 
 class NavigationEnv(SimulatedEnv):

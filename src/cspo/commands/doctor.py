@@ -1,0 +1,159 @@
+"""`cspo doctor`: what is installed, and whether it works."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from cspo.config import available_cores, make_config
+from cspo.runs.summary import versions
+
+TASK = "SafetyHopperVelocity-v1"
+MUJOCO_FROM, MUJOCO_BEFORE = (3, 2, 7), (3, 5)  # 3.5 changed the benchmark's physics
+
+
+def examine() -> dict[str, Any]:
+    """Return versions, machine and the results of a self-test of a few seconds, as JSON-compatible data."""
+    found = versions()
+    missing = [name for name, version in found.items() if version == "missing"]
+    checks: list[dict[str, Any]] = [
+        _result("packages", not missing, f"missing: {', '.join(missing)}" if missing else "all installed"),
+        _result("mujoco version", *_mujoco_version(found["mujoco"])),
+    ]
+    machine: dict[str, Any] = {
+        "platform": platform.platform(),
+        "processor": platform.machine(),
+        "cores": available_cores(),
+        "torch_threads": None,
+        "stepper": None,
+        "drawing": None,
+    }
+    if not missing:
+        machine |= {"torch_threads": _torch_threads(), "stepper": _stepper(), "drawing": _drawing()}
+        for name, test in (("environment", _step_task), ("training", _train_and_reload)):
+            checks.append(_timed(name, test))
+    return {
+        "versions": found,
+        "machine": machine,
+        "checks": checks,
+        "healthy": all(check["ok"] for check in checks),
+    }
+
+
+def _result(name: str, ok: bool, detail: str) -> dict[str, Any]:
+    return {"name": name, "ok": ok, "detail": detail}
+
+
+def _timed(name: str, test: Callable[[], str]) -> dict[str, Any]:
+    started = perf_counter()
+    try:
+        detail = test()
+    except Exception as error:  # whatever goes wrong here is a finding
+        return _result(name, False, f"{type(error).__name__}: {error}")
+    return _result(name, True, f"{detail} ({perf_counter() - started:.1f} s)")
+
+
+def _mujoco_version(text: str) -> tuple[bool, str]:
+    try:
+        version = tuple(int(part) for part in text.split(".")[:3])
+    except ValueError:
+        return False, f"{text}: pip install 'mujoco>=3.2.7,<3.5'"
+    if MUJOCO_FROM <= version < MUJOCO_BEFORE:
+        return True, f"{text}, within 3.2.7 to 3.4, where the tasks match the benchmark"
+    return False, f"{text}: the tasks match the benchmark only on >=3.2.7,<3.5"
+
+
+def _torch_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _stepper() -> str:
+    """Return which stepper native tasks use here: "compiled" or, where that is impossible, the slower "python"."""
+    from cspo.envs.velocity.task import VelocityEnv
+
+    try:
+        env = VelocityEnv(TASK)
+    except Exception as error:
+        return f"none ({type(error).__name__})"
+    try:
+        return env.physics.stepper
+    finally:
+        env.close()
+
+
+def _drawing() -> str:
+    """Return what draws pictures here and whether videos can be written; neither is needed to train."""
+    from cspo.envs.tools.opengl import find_backend
+
+    backend = find_backend()
+    if backend.name is None:
+        return f"not possible: {backend.fault.splitlines()[0]}"
+    video = "" if importlib.util.find_spec("av") else "; no .mp4 videos: pip install 'cspo[video]'"
+    return f"{backend.name}, without a screen{video}"
+
+
+def _step_task() -> str:
+    import numpy as np
+
+    from cspo.envs import make_batch
+
+    env = make_batch(TASK, 4, available_cores())
+    try:
+        first = env.reset(seed=0).copy()
+        actions = np.zeros((env.num_envs, env.action_size))
+        for _ in range(200):
+            result = env.step(actions)
+        if not (np.isfinite(first).all() and np.isfinite(result.observation).all()):
+            raise ValueError("the simulator gave non-finite numbers")
+        if not np.array_equal(env.reset(seed=0), first):
+            raise ValueError("the same seed gave another initial state")
+    finally:
+        env.close()
+    return f"{TASK} resets and steps"
+
+
+def _train_and_reload() -> str:
+    from cspo.train import Trainer
+
+    config = make_config(TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False)
+    with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
+        trainer = Trainer(config, run_dir=Path(folder) / "run")
+        assert trainer.run is not None
+        next(iter(trainer))
+        before = trainer.parameter_hash()
+        trainer.run.close()
+        again = Trainer.resume(Path(folder) / "run")
+        assert again.run is not None
+        same = again.parameter_hash() == before
+        for one in (trainer, again):
+            one.env.close()
+        again.run.close()
+    if not same:
+        raise ValueError("a checkpoint did not give back the parameters it was written from")
+    return "one epoch trains, and its checkpoint reads back exactly"
+
+
+def format_findings(findings: dict[str, Any]) -> str:
+    """Return the findings as text."""
+    lines = [f"{name:<10}  {version}" for name, version in findings["versions"].items()]
+    machine = findings["machine"]
+    lines += [
+        "",
+        f"{'platform':<14}  {machine['platform']}",
+        f"{'cores':<14}  {machine['cores']} available; PyTorch would use {machine['torch_threads']} threads, "
+        "training uses one",
+        f"{'stepper':<14}  {machine['stepper']}",
+        f"{'drawing':<14}  {machine['drawing']}",
+        "",
+    ]
+    for check in findings["checks"]:
+        lines.append(f"{'ok' if check['ok'] else 'FAILED':<6}  {check['name']}: {check['detail']}")
+    lines.append("Everything works." if findings["healthy"] else "Something is wrong: see FAILED above.")
+    return "\n".join(lines)

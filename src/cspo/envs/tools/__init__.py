@@ -1,0 +1,1 @@
+"""What looks at tasks: parity with recordings, speed, pictures."""

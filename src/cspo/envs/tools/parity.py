@@ -1,0 +1,247 @@
+"""Replays recorded Safety-Gymnasium transitions on the native tasks and reports the error.
+
+A recording is a `.npz` file named after its task. Transitions hold one `step` per row: the simulator state
+before it, the action, and everything the step gave. Resets hold what `reset(seed=s)` gave for some seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from cspo.envs.batch import FloatArray
+from cspo.envs.navigation.replay import NavigationReplay
+from cspo.envs.tasks import native_tasks
+from cspo.envs.velocity.replay import VelocityReplay
+from cspo.errors import CspoError, nearest
+
+OUTLIER = 10.0  # no single row may be off by more than this many tolerances, unless its field says otherwise
+NAMED_ROWS = 20  # rows out of tolerance that a report names
+
+
+class Field(NamedTuple):
+    """One recorded quantity and how closely it must be reproduced."""
+
+    name: str
+    key: str  # in the file
+    columns: slice = slice(None)
+    tolerance: float | None = None  # of the 99th percentile of row errors; None: rows must be equal
+    optional: bool = False
+    typical: float = math.inf  # what the 95th percentile must keep as well
+    largest: float | None = None  # what every row must keep; by default ten tolerances
+    unequal_share: float = 0.0  # share of rows that may be unequal where there is no tolerance
+
+
+class Replay(Protocol):
+    """What a family of tasks offers to be replayed; `VelocityReplay` is one."""
+
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the shape of one row of each key that a file of transitions must or may have."""
+        ...
+
+    def step_fields(self) -> Sequence[Field]:
+        """Return what is compared after a step."""
+        ...
+
+    def reset_fields(self) -> Sequence[Field]:
+        """Return what is compared after a reset."""
+        ...
+
+    def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
+        """Restore the state before `row`, step, and return our values by key; rows come in order."""
+        ...
+
+    def reset(self, seed: int | None) -> Mapping[str, Any]:
+        """Reset with `seed`, or on from the last reset if None, and return our values by key."""
+        ...
+
+
+REPLAYS: dict[str, Callable[[str], Replay]] = {"velocity": VelocityReplay, "navigation": NavigationReplay}
+
+
+@dataclass(frozen=True)
+class FieldReport:
+    """How far one quantity is off: quantiles of the largest error in a row, and how many rows differ."""
+
+    name: str
+    rows: int
+    p50: float | None  # None where not a number
+    p95: float | None
+    p99: float | None
+    max: float | None
+    mismatches: int  # rows beyond the tolerance, or not equal where there is none
+    tolerance: float | None  # None: rows must be equal
+    ok: bool
+    off: tuple[int, ...] = ()  # the first of those rows
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """The comparison of one file."""
+
+    file: str
+    task: str
+    kind: str  # "steps" or "resets"
+    rows: int
+    mujoco: str  # version
+    fields: tuple[FieldReport, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every field is within its tolerance."""
+        return all(field.ok for field in self.fields)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-compatible data."""
+        return {**asdict(self), "fields": [asdict(field) for field in self.fields], "ok": self.ok}
+
+
+def replay(path: str | Path, task: str | None = None) -> ParityReport:
+    """Replay every transition of a file, each from its recorded state, and compare what comes out.
+
+    Args:
+        path: A `.npz` file of transitions; a file of resets is passed on to `replay_resets`.
+        task: The task, if the file is not named after it.
+
+    Raises:
+        CspoError: The file cannot be read, or is not a recording of a task that can be replayed.
+    """
+    arrays = _load(path)
+    if "action" not in arrays and "seed" in arrays:
+        return replay_resets(path, task)
+    name, player = _player(path, task)
+    fields = [field for field in player.step_fields() if not (field.optional and field.key not in arrays)]
+    shapes = player.shapes()
+    required = {"action", *(key for key in shapes if key.endswith("_before"))}
+    rows = _check_shapes(path, arrays, shapes, required | {field.key for field in fields})
+    errors: dict[str, list[float]] = {field.name: [] for field in fields}
+    for row in range(rows):
+        ours = player.step(arrays, row)
+        for field in fields:
+            errors[field.name].append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
+    return _report(path, name, "steps", rows, [_field_report(field, errors[field.name]) for field in fields])
+
+
+def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
+    """Reset with every seed of a file, and once more without one, and compare observations and states.
+
+    Args:
+        path: A `.npz` file of resets.
+        task: The task, if the file is not named after it.
+
+    Raises:
+        CspoError: The file cannot be read, or is not a recording of a task that can be replayed.
+    """
+    arrays = _load(path)
+    name, player = _player(path, task)
+    fields = [field for field in player.reset_fields() if not (field.optional and field.key not in arrays)]
+    shapes = {"seed": (), **player.shapes()}
+    rows = _check_shapes(path, arrays, shapes, {"seed", *(field.key for field in fields)})
+    if not (arrays["seed"] >= 0).all():
+        raise CspoError(f"{path}: seeds must be whole numbers from 0 on.")
+    errors: dict[str, list[float]] = {field.name: [] for field in fields}
+    for row, seed in enumerate(arrays["seed"]):
+        ours = player.reset(int(seed))
+        for field in fields:
+            errors[field.name].append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
+    reports = [_field_report(field, errors[field.name]) for field in fields]
+    after = "obs_next_unseeded_reset"
+    if after in arrays:
+        _check_shapes(path, {after: arrays[after]}, {after: shapes["obs"]}, {after})
+        error = _row_error(player.reset(None)["obs"], arrays[after][0], slice(None))
+        reports.append(_field_report(Field(after, "obs", tolerance=fields[0].tolerance), [error]))
+    return _report(path, name, "resets", rows, reports)
+
+
+def format_report(report: ParityReport) -> str:
+    """Return a report as a plain table."""
+    head = f"{report.task}: {report.rows} {report.kind} replayed with mujoco {report.mujoco}"
+    lines = [head, f"  {'field':<24}{'p50':>9}{'p95':>9}{'p99':>9}{'max':>9}  {'tolerance':<10}"]
+    for field in report.fields:
+        quantiles = "".join(_cell(value) for value in (field.p50, field.p95, field.p99, field.max))
+        tolerance = "equal" if field.tolerance is None else f"{field.tolerance:.0e}"
+        verdict = "ok" if field.ok else f"FAILED ({field.mismatches} of {field.rows} rows differ)"
+        if field.off:
+            verdict += f", off: {', '.join(map(str, field.off))}{', ...' if field.mismatches > len(field.off) else ''}"
+        lines.append(f"  {field.name:<24}{quantiles}  {tolerance:<10}{verdict}")
+    return "\n".join([*lines, f"  {'equal within the tolerances' if report.ok else 'NOT equal'}"])
+
+
+def _cell(value: float | None) -> str:
+    return f"{'nan' if value is None else format(value, '.1e') if value else '0':>9}"
+
+
+def _load(path: str | Path) -> dict[str, FloatArray]:
+    """Read the numeric arrays of a file; text arrays (names) are left out."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("not an npz file")
+            arrays = {key: file[key] for key in file.files}
+    except FileNotFoundError as fault:
+        raise CspoError(f"there is no file {path}.") from fault
+    except Exception as fault:  # zipfile, zlib, NumPy and the operating system each raise their own
+        raise CspoError(f"{path} is not a .npz file of plain arrays.") from fault
+    return {key: array.astype(np.float64) for key, array in arrays.items() if array.dtype.kind in "biuf"}
+
+
+def _player(path: str | Path, task: str | None) -> tuple[str, Replay]:
+    """Return the task a file is about and what replays it."""
+    families = {row.name: row.family for row in native_tasks()}
+    asked = Path(path).stem if task is None else task.removeprefix("cspo/")
+    name = asked if task is not None else next((one for one in families if asked.startswith(one)), asked)
+    if name in families and families[name] in REPLAYS:
+        return name, REPLAYS[families[name]](name)
+    hint = nearest(name, families)
+    if task is None:
+        raise CspoError(f"{path} is not named after a task; rename it to TASK.npz or pass task=...: {hint}")
+    raise CspoError(f"there is no task {name!r}: {hint}")
+
+
+def _check_shapes(
+    path: str | Path,
+    arrays: Mapping[str, FloatArray],
+    shapes: Mapping[str, tuple[int, ...]],
+    required: set[str],
+) -> int:
+    """Return the number of rows, after making sure that every array that will be used has the right shape."""
+    missing = sorted(required - arrays.keys())
+    if missing:
+        raise CspoError(f"{path} lacks the arrays {', '.join(missing)}.")
+    rows = int(np.atleast_1d(arrays[min(required)]).shape[0])
+    if rows == 0:
+        raise CspoError(f"{path} has no rows.")
+    for key, shape in shapes.items():
+        if key in arrays and arrays[key].shape != (rows, *shape):
+            raise CspoError(f"{path}: {key} has shape {arrays[key].shape}, and {(rows, *shape)} is needed.")
+    return rows
+
+
+def _row_error(ours: Any, theirs: Any, columns: slice) -> float:
+    difference = np.atleast_1d(np.asarray(ours, np.float64))[columns] - np.atleast_1d(theirs)[columns]
+    return float(np.max(np.abs(difference)))
+
+
+def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
+    values = np.asarray(errors)
+    quantiles = [float(value) for value in np.quantile(values, (0.5, 0.95, 0.99, 1.0))]
+    off = np.flatnonzero(~(values <= (field.tolerance or 0.0)))
+    if field.tolerance is None:
+        ok = len(off) <= field.unequal_share * len(values)
+    else:
+        largest = OUTLIER * field.tolerance if field.largest is None else field.largest
+        ok = quantiles[1] <= field.typical and quantiles[2] <= field.tolerance and quantiles[3] <= largest
+    p50, p95, p99, most = (value if math.isfinite(value) else None for value in quantiles)
+    named = tuple(off[:NAMED_ROWS].tolist())
+    return FieldReport(field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named)
+
+
+def _report(path: str | Path, task: str, kind: str, rows: int, fields: Sequence[FieldReport]) -> ParityReport:
+    import mujoco
+
+    return ParityReport(str(path), task, kind, rows, mujoco.__version__, tuple(fields))

@@ -1,0 +1,1 @@
+"""What was seen: rollouts, episodes and their window, advantages."""

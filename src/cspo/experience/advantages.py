@@ -1,0 +1,124 @@
+"""Credit: generalised advantage estimation for the reward and K costs, and the batch built from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cspo.policy.policy import Policy, gaussian_log_prob, standardise
+from cspo.types import Batch, ExtraStreamRule, FloatArray, Rollout
+
+
+def gae(
+    signal: FloatArray,
+    value: FloatArray,
+    next_value: FloatArray,
+    path_end: np.ndarray,
+    gamma: FloatArray,
+    gae_lambda: FloatArray,
+) -> FloatArray:
+    """Return A_t = sum_k (gamma lambda)^k delta_{t+k} within each path.
+
+    delta_t = x_t + gamma V(s_{t+1}) - V(s_t), where V(s_{t+1}) is `next_value`: zero after termination, and
+    the critic's value of the true last observation at a time limit or at the cut of the epoch.
+
+    Args:
+        signal: Rewards and costs x, shape (T, N, C).
+        value: V(s_t), shape (T, N, C).
+        next_value: V(s_{t+1}), shape (T, N, C).
+        path_end: Whether a path ends with step t, shape (T, N).
+        gamma: Discount of each channel, shape (C,).
+        gae_lambda: GAE's lambda of each channel, shape (C,).
+    """
+    advantage = signal + gamma * next_value - value  # (T, N, C), starts as delta
+    carry = np.where(path_end[..., None], 0.0, gamma * gae_lambda)  # (T, N, C)
+    for t in range(len(advantage) - 2, -1, -1):
+        advantage[t] += carry[t] * advantage[t + 1]
+    return advantage
+
+
+def next_values(value: FloatArray, rollout: Rollout, end_value: FloatArray) -> FloatArray:
+    """Return V(s_{t+1}) for every step: the next step's value, except where a path ends.
+
+    Args:
+        value: V(s_t), shape (T, N, C).
+        rollout: Says where paths end and how.
+        end_value: Values (P, C) of `rollout.path_end_observation`.
+    """
+    result = np.empty_like(value)
+    result[:-1] = value[1:]
+    result[rollout.path_end[:, 0], rollout.path_end[:, 1]] = end_value
+    result[rollout.terminated] = 0.0
+    return result
+
+
+def estimate(
+    rollout: Rollout,
+    policy: Policy,
+    epoch_cost: FloatArray,
+    gamma: float,
+    gae_lambda: float,
+    cost_gamma: float,
+    cost_gae_lambda: float,
+    extra_stream: ExtraStreamRule | None = None,
+) -> Batch:
+    """Evaluate the rollout with the critics and return the batch the algorithms see.
+
+    Reward advantages are standardised over the epoch with the population standard deviation; cost advantages
+    are centred only, so that they keep the scale of the cost signal. `extra_stream` is that of an algorithm whose
+    policy has K extra critics; its advantages are centred too.
+    """
+    steps, num_envs, num_costs = rollout.cost.shape
+    observation = rollout.observation.reshape(steps * num_envs, -1)
+    action = rollout.action.reshape(steps * num_envs, -1)
+    value = _values(policy, observation).reshape(steps, num_envs, -1)  # (T, N, C)
+    next_value = next_values(value, rollout, _values(policy, rollout.path_end_observation))
+
+    signal = policy.signals(rollout.reward, rollout.cost)  # (T, N, 1 + K)
+    discount = [gamma] + [cost_gamma] * num_costs
+    trace = [gae_lambda] + [cost_gae_lambda] * num_costs
+    target_min = [-np.inf] * (1 + num_costs)
+    if extra_stream is not None:
+        costs = slice(1, 1 + num_costs)
+        extra = extra_stream(signal[..., costs], value[..., costs], next_value[..., costs], cost_gamma, cost_gae_lambda)
+        signal = np.concatenate([signal, extra.signal], axis=2)
+        discount += [extra.gamma] * num_costs
+        trace += [extra.gae_lambda] * num_costs
+        target_min += [extra.target_min] * num_costs
+    path_end = rollout.terminated | rollout.truncated
+    advantage = gae(signal, value, next_value, path_end, np.array(discount), np.array(trace))
+    target = np.maximum(advantage + value, target_min).reshape(steps * num_envs, -1)
+
+    advantage = advantage.reshape(steps * num_envs, -1)
+    centred = advantage - advantage.mean(axis=0)
+    adv_r = centred[:, 0] / (centred[:, 0].std() + 1e-8)
+    adv_c, adv_extra = np.split(centred[:, 1:].astype(np.float32), [num_costs], axis=1)
+
+    mean = policy.actor.mlp.predict(observation)[0]
+    log_std = policy.actor.log_std.clone()
+    return Batch(
+        observation=observation,
+        action=action,
+        mean=mean,
+        log_std=log_std,
+        log_prob=gaussian_log_prob(standardise(action, mean, log_std), log_std),
+        adv_r=torch.from_numpy(adv_r.astype(np.float32)),
+        adv_c=torch.from_numpy(np.ascontiguousarray(adv_c)),
+        value_target=torch.from_numpy(np.ascontiguousarray(target.T, dtype=np.float32)),
+        any_cost=(rollout.cost != 0.0).any(axis=(0, 1)),
+        epoch_cost=epoch_cost,
+        episode_length=_mean_length(path_end),
+        adv_extra=None if extra_stream is None else torch.from_numpy(np.ascontiguousarray(adv_extra)),
+    )
+
+
+def _mean_length(path_end: NDArray[np.bool_]) -> float:
+    """Return the mean length of the episodes that ended at `path_end` (T, N); T if there are none."""
+    steps = len(path_end)
+    last = steps - path_end[::-1].argmax(axis=0)  # (N,) steps until the last end, where there is one
+    return float(last[path_end.any(axis=0)].sum() / path_end.sum()) if path_end.any() else float(steps)
+
+
+def _values(policy: Policy, observation: torch.Tensor) -> FloatArray:
+    return policy.values(observation).numpy().T.astype(np.float64)  # (n, C)

@@ -1,0 +1,1 @@
+"""What is compared: metrics, studies, reports, the toy problem, speed."""

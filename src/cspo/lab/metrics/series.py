@@ -1,0 +1,199 @@
+"""One run as arrays: return, cost and limit per epoch, from a run folder or from any CSV file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cspo.config import read_settings
+from cspo.errors import CspoError, nearest
+from cspo.runs.progress import constraint_columns
+from cspo.types import FloatArray
+
+ROLES = ("return", "cost", "limit", "steps")
+# Column names by role: ours first, then what other libraries write.
+KNOWN = {
+    "return": ("return", "Metrics/EpRet"),
+    "cost": ("cost", "Metrics/EpCost"),
+    "limit": ("cost_limit", "limit"),
+    "steps": ("steps", "TotalEnvSteps"),
+}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run, epoch by epoch; n epochs, K constraints."""
+
+    name: str  # what it is called in tables
+    steps: FloatArray  # (n,) environment steps so far; nan where the file does not say
+    returns: FloatArray  # (n,)
+    cost: FloatArray  # (n, K)
+    limit: FloatArray  # (n, K)
+    columns: dict[str, FloatArray]  # every column of the file that holds numbers, (n,)
+    planned_epochs: int  # length of the whole run where known (config.toml), else n
+
+    def __len__(self) -> int:
+        """Return the number of epochs."""
+        return len(self.returns)
+
+    @property
+    def violation(self) -> FloatArray:
+        """g_k (n,): the greatest cost minus limit over the constraints; nan where a cost is unknown."""
+        return np.asarray(np.max(self.cost - self.limit, axis=1), dtype=np.float64)
+
+
+def read_series(path: Path | str, *, limit: float | None = None, names: Mapping[str, str] | None = None) -> Series:
+    """Read a run folder, or a CSV file with one row per epoch.
+
+    Args:
+        path: A run folder, or a CSV file, also compressed (.gz). The columns of `cspo` and of OmniSafe are recognised.
+        limit: The cost limit of every constraint, for a file that has no such column, or to ask about another one.
+        names: Column names for "return", "cost", "limit" or "steps", where they are others.
+    """
+    path = Path(path)
+    file = progress_file(path) if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        hint = f" Name the runs in it: {path / 'runs'}/*" if (path / "runs").is_dir() else ""
+        raise CspoError(f"{path} holds no run: there is no {file}.{hint}")
+    names = dict(names or {})
+    if unknown := set(names) - set(ROLES):
+        name = min(unknown)
+        raise CspoError(f"There is no role {name!r} for a column: {nearest(name, ROLES)}")
+    columns = read_columns(file, names.values())
+    rows = len(next(iter(columns.values())))
+    returns = _find(columns, "return", names, file)
+    cost = _find(columns, "cost", names, file)
+    steps = _find(columns, "steps", names, file) or [np.full(rows, math.nan)]
+    return Series(
+        name=path.name if path.is_dir() else path.name.removesuffix(".gz").removesuffix(".csv"),
+        steps=steps[0],
+        returns=returns[0],
+        cost=np.stack(cost, axis=1),
+        limit=np.stack(_limits(columns, len(cost), rows, limit, names, file), axis=1),
+        columns=columns,
+        planned_epochs=max(_planned_epochs(file), rows),
+    )
+
+
+def progress_file(folder: Path) -> Path:
+    """Return the file with the epochs of a run: progress.csv, or progress.csv.gz of a run that was archived."""
+    plain, packed = folder / "progress.csv", folder / "progress.csv.gz"
+    return packed if packed.is_file() and not plain.is_file() else plain
+
+
+def _planned_epochs(file: Path) -> int:
+    """Return how many epochs the run of a progress.csv is meant to have, or 0 where that is not written down."""
+    settings = read_settings(file.with_name("config.toml")) if _is_ours(file) else {}
+    steps, per_epoch = settings.get("total_steps"), settings.get("steps_per_epoch")
+    if not isinstance(steps, int) or not isinstance(per_epoch, int) or per_epoch < 1:
+        return 0
+    return steps // per_epoch
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file is the progress.csv of a run folder."""
+    return file.name in ("progress.csv", "progress.csv.gz") and file.with_name("config.toml").is_file()
+
+
+def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray]:
+    """Return the columns of a CSV file that hold numbers; a last row that was cut short is left out.
+
+    A column that holds text is left out too, unless it is one of those a series is made of or one of `needed`.
+    """
+    try:
+        data = file.read_bytes()
+        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:  # the last two: an archive that was cut short or altered
+        raise CspoError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
+    except UnicodeDecodeError:
+        raise CspoError(f"{file} is not a text file.") from None
+    reader = csv.reader(text.splitlines())
+    try:
+        table = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise CspoError(f"{file} is not a CSV file: {error}.") from None
+    header = [cell.strip() for cell in table[0][1]] if table else []
+    rows = table[1:]
+    if rows and (len(rows[-1][1]) < len(header) or (_is_ours(file) and not text.endswith("\n"))):
+        rows = rows[:-1]  # a run that is going on, or was killed, while writing it
+    if not rows:
+        raise CspoError(f"{file} holds no epoch: {'there is nothing below its header' if table else 'it is empty'}.")
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise CspoError(f"{file} has two columns named {twice!r}.")
+    for line, row in rows:
+        if len(row) != len(header):
+            raise CspoError(f"{file}, line {line}: {len(row)} cells under {len(header)} column name(s).")
+    must = {*needed, *(name for known in KNOWN.values() for name in known)}
+    columns: dict[str, FloatArray] = {}
+    for i, name in enumerate(header):
+        needed_here = name in must or _is_numbered(name)
+        values = _numbers([(line, row[i]) for line, row in rows], f"{file}, column {name!r}", needed_here)
+        if values is not None:
+            columns[name] = values
+    if not columns:
+        raise CspoError(f"{file} has no column of numbers.")
+    return columns
+
+
+def _is_numbered(name: str) -> bool:
+    """Whether a column is the one of constraint 0, 1, ..."""
+    stem, _, number = name.rpartition("_")
+    return number.isdigit() and stem in ("cost", "cost_limit")
+
+
+def _numbers(cells: list[tuple[int, str]], where: str, needed: bool) -> FloatArray | None:
+    """Return cells, each with its line, as numbers, an empty one as nan; None for text that is not needed."""
+    values = np.empty(len(cells))
+    for i, (line, cell) in enumerate(cells):
+        try:
+            values[i] = float(cell) if cell.strip() else math.nan
+        except ValueError:
+            if not needed:
+                return None
+            raise CspoError(f"{where}, line {line}: {cell!r} is not a number.") from None
+    return values
+
+
+def _find(columns: dict[str, FloatArray], role: str, names: Mapping[str, str], file: Path) -> list[FloatArray]:
+    """Return the columns of a role: one, or one per constraint; steps and limit may be absent."""
+    for name in (names[role],) if role in names else KNOWN[role]:
+        found = [np.asarray(column) for column in constraint_columns(columns, name)]  # type: ignore[arg-type]
+        if found:
+            return found
+    option = f"--{role}-column"
+    if role in names:
+        raise CspoError(f"{file} has no column {names[role]!r}: {nearest(names[role], columns)}")
+    if role in ("steps", "limit"):
+        return []
+    raise CspoError(f"{file} has no column {' or '.join(map(repr, KNOWN[role]))}. Name it with {option}.")
+
+
+def _limits(
+    columns: dict[str, FloatArray],
+    count: int,
+    rows: int,
+    limit: float | None,
+    names: Mapping[str, str],
+    file: Path,
+) -> list[FloatArray]:
+    """Return the limit of each constraint, (n,) each."""
+    if limit is not None:
+        if not math.isfinite(limit):
+            raise CspoError(f"--limit must be a finite number, not {limit}.")
+        return [np.full(rows, float(limit))] * count
+    found = _find(columns, "limit", names, file)
+    if not found:
+        raise CspoError(f"{file} has no column for the cost limit. Give the limit with --limit, such as --limit 25.")
+    if len(found) == 1:
+        return found * count  # one limit for all
+    if len(found) != count:
+        raise CspoError(f"{file} has {count} cost columns, but {len(found)} limits.")
+    return found

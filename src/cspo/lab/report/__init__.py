@@ -1,0 +1,6 @@
+"""From the runs of a study to tables, figures and one page."""
+
+from cspo.lab.report.results import Cell, Results, RunResult, collect
+from cspo.lab.report.write import write_report
+
+__all__ = ["Cell", "Results", "RunResult", "collect", "write_report"]

@@ -1,0 +1,62 @@
+"""`write_report`: tables, figures and the page of some folders of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cspo.errors import CspoError
+from cspo.lab.report.results import Results, collect
+
+
+def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> list[Path]:
+    """Write the report on one or more studies, and return its files; the page comes first.
+
+    Args:
+        folders: Study folders, folders of runs, or single runs; several are merged.
+        out: Folder of the report; by default `report` in the first of them.
+    """
+    return write_results(collect(folders), report_folder(folders, out))
+
+
+def report_folder(folders: Sequence[Path | str], out: Path | str | None = None) -> Path:
+    """Return where the report goes."""
+    return Path(folders[0]) / "report" if out is None else Path(out)
+
+
+def write_results(results: Results, out: Path) -> list[Path]:
+    """Write the report on results that have been read."""
+    from cspo.lab.report.figures import draw_figures, render
+    from cspo.lab.report.formats import write_table
+    from cspo.lab.report.page import FIGURES, TABLES, make_page
+    from cspo.lab.report.tables import all_tables
+    from cspo.runs.checkpoint import write_atomically, write_text
+
+    _refuse_mixed_limits(results)
+    tables = all_tables(results)
+    try:
+        for folder in (out, out / TABLES, out / FIGURES):
+            folder.mkdir(parents=True, exist_ok=True)
+        files = [path for table in tables for path in write_table(table, out / TABLES)]
+        captions = []
+        for name, caption, figure in draw_figures(results):
+            captions.append((name, caption))
+            for kind in ("svg", "png"):
+                content = render(figure, kind)
+                files.append(out / FIGURES / f"{name}.{kind}")
+                write_atomically(files[-1], lambda target, content=content: target.write_bytes(content))  # type: ignore[misc]
+        write_text(out / "index.html", make_page(results, tables, captions))
+    except OSError as fault:
+        raise CspoError(f"Cannot write the report to {out}: {fault.strerror}. Try another --out.") from fault
+    return [out / "index.html", *files]
+
+
+def _refuse_mixed_limits(results: Results) -> None:
+    """Refuse to average over runs that were asked for different things."""
+    for cell in results.cells:
+        limits = sorted({tuple(map(float, run.series.limit[-1])) for run in cell.runs})
+        if len(limits) > 1:
+            shown = " and ".join(",".join(f"{value:g}" for value in limit) for limit in limits)
+            raise CspoError(
+                f"The runs of {cell.label} on {cell.task} have different cost limits ({shown}): report them apart."
+            )

@@ -1,0 +1,103 @@
+"""A small copy of a study for keeping or publishing: what its results are, and what they were made with."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cspo.errors import CspoError
+from cspo.lab.study.grid import Study
+from cspo.lab.study.repair import difference, is_finished
+from cspo.lab.study.state import StudyFolder
+from cspo.runs.checkpoint import write_atomically, write_text
+
+COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
+EPOCHS = "progress.csv.gz"
+
+
+@dataclass
+class Archived:
+    """What an archive came to hold."""
+
+    kept: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)  # left out
+
+
+def archive(study: Path | str, out: Path | str) -> Archived:
+    """Copy the finished runs of a study: their epochs, compressed, their settings and summaries, no checkpoints.
+
+    Errors of runs that failed are copied too. Archiving again adds what has been finished since; equal runs give equal
+    bytes. `cspo report`, `metrics` and `study status` read an archive like the study itself; `take_over` puts it back.
+    """
+    source, target = StudyFolder(study), Path(out)
+    found, result = source.read(), Archived()
+    if target.resolve() == source.path.resolve():
+        raise CspoError(f"{target} is the study itself: archive it somewhere else.")
+    try:
+        for spec in found.runs:
+            if is_finished(spec.config, source.run(spec)):
+                _keep(source.run(spec), target / "runs" / spec.id)
+                result.kept.append(spec.id)
+            else:
+                result.unfinished.append(spec.id)
+        if not result.kept:
+            raise CspoError(f"No run of the study in {source.path} is finished yet: there is nothing to archive.")
+        write_text(target / "study.toml", found.text)
+        _replace_failures(source.path / "failures", target / "failures")
+    except OSError as error:
+        raise CspoError(f"Cannot write to {target}: {error.strerror or error}.") from error
+    return result
+
+
+def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
+    """Put the finished runs of an archive into the folder of a study, those that are not there; return their ids.
+
+    A run without checkpoints counts as finished if its results are complete, so nothing of it is trained again.
+
+    Raises:
+        CspoError: If there is no archive, or a run of it has other settings than the study's.
+    """
+    source = Path(archive) / "runs"
+    if not source.is_dir():
+        raise CspoError(f"{archive} is no archive of a study: it has no folder runs (`cspo study archive` makes one).")
+    taken: list[str] = []
+    for spec in study.runs:
+        run, target = source / spec.id, out.run(spec)
+        if target.exists() or not (run / EPOCHS).is_file():
+            continue
+        other = difference(spec.config, run)
+        if other is not None:
+            raise CspoError(f"The archived run {spec.id} is another one: {other}.")
+        try:
+            _bring_back(run, target)
+        except (OSError, EOFError, zlib.error) as error:
+            raise CspoError(f"The archived run {run} cannot be read: {error}.") from error
+        taken.append(spec.id)
+    return taken
+
+
+def _bring_back(run: Path, target: Path) -> None:
+    texts = {name: (run / name).read_text(encoding="utf-8") for name in COPIED}
+    epochs = gzip.decompress((run / EPOCHS).read_bytes())
+    target.mkdir(parents=True)
+    write_atomically(target / "progress.csv", lambda file: file.write_bytes(epochs))
+    for name, text in texts.items():  # summary.json last: with it the run is finished
+        write_text(target / name, text)
+
+
+def _keep(run: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)  # without the time, equal runs are equal bytes
+    write_atomically(target / EPOCHS, lambda file: file.write_bytes(epochs))
+    for name in COPIED:
+        write_text(target / name, (run / name).read_text(encoding="utf-8"))
+
+
+def _replace_failures(source: Path, target: Path) -> None:
+    if target.is_dir():
+        shutil.rmtree(target)
+    if source.is_dir() and any(source.iterdir()):
+        shutil.copytree(source, target)

@@ -1,0 +1,221 @@
+"""Where the runs of a study are trained: what the scheduler asks of an engine, and the local one.
+
+The local engine gives every run a process of its own. On Linux the processes are forked from a server that has
+imported everything already, which saves each about two seconds; elsewhere they start from nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from cspo.lab.study.grid import RunSpec
+
+PRELOADED = [
+    *("cspo.lab.study.worker", "cspo.envs.gym", "cspo.envs.velocity.task", "cspo.envs.navigation.task"),
+    *("cspo.runs.curves", "matplotlib.backends.backend_agg", "matplotlib.figure"),
+]
+UNKNOWN = 255  # exit code of a process whose server was killed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt at a run ended."""
+
+    error: str | None  # None: the run is finished; else one line saying what went wrong
+
+
+class Handle(Protocol):
+    """One run that has been started."""
+
+    def poll(self) -> Outcome | None:
+        """Return how it ended, or None while it is going on."""
+        ...
+
+    def interrupt(self) -> None:
+        """Ask it to stop after the epoch under way, with a checkpoint; an engine that cannot stops it now."""
+        ...
+
+    def stop(self) -> None:
+        """End it now; the run stays resumable."""
+        ...
+
+
+class Engine(Protocol):
+    """Trains runs, several at once."""
+
+    slots: int  # how many runs go on at once
+
+    def start(self, spec: RunSpec, folder: Path) -> Handle:
+        """Train the run in `folder`, or continue the one that is there."""
+        ...
+
+    def close(self) -> None:
+        """End everything that is still going on."""
+        ...
+
+
+class LocalEngine:
+    """One process per run on this machine; none of them outlives the program that started it."""
+
+    def __init__(self, slots: int) -> None:
+        """Train `slots` runs at once."""
+        self.slots = slots
+        method = "forkserver" if sys.platform == "linux" else "spawn"
+        self._context: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            from multiprocessing import forkserver
+
+            self._context.set_forkserver_preload(PRELOADED)
+            forkserver.ensure_running()  # it imports while this process does
+        self._handles: list[LocalHandle] = []
+
+    def start(self, spec: RunSpec, folder: Path) -> LocalHandle:
+        """See `Engine`."""
+        from cspo.config import to_dict
+
+        ours, theirs = self._context.Pipe(duplex=False)
+        log = folder.parent.with_name("logs") / f"{folder.name}.log"
+        # Plain data: the class of a plugin's settings is not known there yet.
+        process = self._context.Process(
+            target=_main, args=(theirs, to_dict(spec.config), str(folder), str(log)), name=spec.id
+        )
+        with _nothing_to_import():
+            process.start()
+        theirs.close()
+        handle = LocalHandle(process, ours)
+        self._handles = [one for one in self._handles if one.poll() is None] + [handle]
+        return handle
+
+    def close(self) -> None:
+        """See `Engine`."""
+        for handle in self._handles:
+            handle.stop()
+
+
+class LocalHandle:
+    """A run in a process of this machine."""
+
+    def __init__(self, process: Any, answer: Any) -> None:
+        """`answer` is the pipe through which the process says how the run ended."""
+        self.process, self._answer = process, answer
+        self._outcome: Outcome | None = None
+
+    def poll(self) -> Outcome | None:
+        """See `Handle`."""
+        if self._outcome is None:
+            alive = self.process.is_alive()  # asked first: what it said before it ended is in the pipe
+            if self._answer.poll():
+                self._outcome = self._received()
+            elif not alive:
+                self._outcome = self._without_answer()
+        return self._outcome
+
+    def _received(self) -> Outcome:
+        try:
+            return Outcome(self._answer.recv())
+        except EOFError:
+            self.process.join()
+            return self._without_answer()
+        finally:
+            self.process.join()
+
+    def _without_answer(self) -> Outcome:
+        if self.process.exitcode == UNKNOWN:
+            self._signal("SIGKILL")  # if it still goes on, nobody could tell when it ends
+        return Outcome(_death(self.process.exitcode))
+
+    def interrupt(self) -> None:
+        """See `Handle`."""
+        self._signal("SIGTERM")
+
+    def stop(self) -> None:
+        """See `Handle`."""
+        if self.poll() is None:
+            self._signal("SIGKILL")
+            self.process.join()
+
+    def _signal(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.kill(self.process.pid, getattr(signal, name, signal.SIGTERM))
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process ended with exit code {code} and without a word"
+
+
+@contextlib.contextmanager
+def _nothing_to_import() -> Iterator[None]:
+    """Keep a new process from importing the program that starts it again: a run needs nothing of it."""
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
+
+
+def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
+    """Train one run in a process of its own and say how it ended: None, or one line about what went wrong."""
+    if hasattr(os, "setpgid"):
+        with contextlib.suppress(OSError):
+            os.setpgid(0, 0)  # Ctrl-C is for the program that started this one; it passes on what it decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _write_to(log)
+    try:
+        from cspo.lab.study.worker import work
+
+        work(settings, folder)
+        with contextlib.suppress(OSError):
+            if os.path.getsize(log) == 0:
+                os.unlink(log)
+        answer.send(None)
+    except BaseException as error:
+        answer.send(in_one_line(error))
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+
+
+def _end_with_parent() -> None:
+    """End at once when the parent does, however it ended; like SIGKILL, this leaves the run resumable."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _write_to(log: str) -> None:
+    """Send everything this process prints to a file."""
+    with contextlib.suppress(OSError):  # a full disk: what is printed is lost, and training says why it stops
+        os.makedirs(os.path.dirname(log), exist_ok=True)
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.close(file)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return what went wrong in one line; an error nobody foresaw comes with its type and its place."""
+    from cspo.errors import CspoError
+
+    if isinstance(error, CspoError):
+        return " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped"
+    trace = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(trace[-1].filename).name}, line {trace[-1].lineno})" if trace else ""
+    return " ".join(f"{type(error).__name__}: {error}{place}".split())

@@ -1,0 +1,88 @@
+"""A local copy of a study that is in storage: what the scheduler, the status table and the report look at."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+
+from cspo.errors import CspoError
+from cspo.lab.study.storage import Storage, StoredRun
+
+REFRESH = 5.0  # seconds between two looks at the progress of a run
+PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them
+VERSION = ".archive"  # file of a mirrored run: the name of the archive it came from
+
+
+class Mirror:
+    """The local copy of the study at an address."""
+
+    def __init__(self, address: str) -> None:
+        """The copy is kept in the user's cache: what was fetched once is not fetched again."""
+        self.storage = Storage(address)
+        name = re.sub(r"[^A-Za-z0-9]+", "-", self.storage.address.rpartition("/")[2]) or "study"
+        digest = hashlib.sha256(self.storage.address.encode()).hexdigest()[:12]
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.path = cache / "cspo" / "studies" / f"{name}-{digest}"
+        self._looked: dict[str, float] = {}
+        self._last = -PAUSE
+
+    def fetch(self) -> Path:
+        """Bring the copy up to date and return its folder."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for name in ("study.toml", "running.json"):
+                self._fetch_file(name)
+            for path in (self.path / "failures").glob("*.json"):
+                path.unlink()
+            for name in self.storage.names("failures"):
+                self._fetch_file(f"failures/{name}")
+        except OSError as error:
+            raise CspoError(f"Cannot write to {self.path}: {error.strerror or error}.") from error
+        for name in self.storage.names("runs"):
+            self.fetch_run(name)
+        return self.path
+
+    def _fetch_file(self, name: str) -> None:
+        content = self.storage.read(name)
+        target = self.path / name
+        if content is None:
+            target.unlink(missing_ok=True)
+            return
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(content)
+
+    def fetch_run(self, name: str) -> None:
+        """Bring the copy of one run up to date."""
+        folder, run = self.path / "runs" / name, StoredRun(self.storage, name)
+        known = folder / VERSION
+        if not (version := run.version()) or (known.exists() and known.read_text() == version):
+            return
+        if fetched := run.pull(folder):
+            known.write_text(fetched)
+
+    def refresh(self, name: str) -> None:
+        """Fetch the progress of a run that is going on, every few seconds."""
+        now = time.monotonic()
+        if now - self._looked.get(name, -REFRESH) < REFRESH or now - self._last < PAUSE:
+            return
+        self._looked[name] = now
+        folder = self.path / "runs" / name
+        try:
+            (folder / VERSION).unlink(missing_ok=True)  # progress.csv may be newer than the rest from here on
+            StoredRun(self.storage, name).pull_progress(folder)
+        finally:
+            self._last = time.monotonic()
+
+    def send(self) -> None:
+        """Copy up what the scheduler has written beside the runs."""
+        there = set(self.storage.names("failures"))
+        here = {path.name for path in (self.path / "failures").glob("*.json")}
+        for name in there - here:
+            self.storage.remove(f"failures/{name}")
+        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in sorted(here))):
+            path = self.path / name
+            if path.exists():
+                self.storage.write(name, path.read_bytes())

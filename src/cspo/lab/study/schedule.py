@@ -1,0 +1,186 @@
+"""Drives the runs of a study through any engine: starts them, polls them, tries failed ones again, tells a view."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cspo.errors import CspoError
+from cspo.lab.study.archive import take_over
+from cspo.lab.study.engine import Engine, Handle, in_one_line
+from cspo.lab.study.grid import RunSpec, Study
+from cspo.lab.study.repair import is_finished, prepare
+from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
+from cspo.lab.study.view import View, ending
+from cspo.runs.checkpoint import write_text
+from cspo.runs.session import Interrupted, StopRequest
+from cspo.runs.summary import duration
+
+POLL = 0.02  # seconds between two looks at the engine
+LOOK = 0.5  # seconds between two looks at the files of the runs under way
+
+
+@dataclass
+class Result:
+    """What a start of a study came to."""
+
+    finished: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # id: error of the last attempt
+
+
+def run_study(
+    study: Study,
+    out: StudyFolder,
+    engine: Engine,
+    view: View,
+    *,
+    chosen: Sequence[RunSpec] | None = None,
+    archive: Path | str | None = None,
+) -> Result:
+    """Train every run of a study that is not finished; the study may have been started here before.
+
+    Args:
+        study: The whole study: what the folder is checked against.
+        out: Where it is.
+        engine: What trains.
+        view: What a person sees.
+        chosen: The runs to train now, if not all.
+        archive: Where finished runs are taken from, those that are not in the folder.
+
+    Raises:
+        Interrupted: On Ctrl-C, when the epochs under way are done and kept; a second Ctrl-C stops at once.
+        CspoError: If the folder holds another study, or another process runs it.
+    """
+    with _explained(out), contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(out.held())
+        except BaseException:
+            engine.close()
+            raise
+        stack.callback(engine.close)  # while the study is still held: no run outlives that
+        notes = out.check(study)
+        out.forget_failures()
+        file = out.path / "study.toml"
+        if not file.exists() or file.read_bytes() != study.text.encode():
+            write_text(file, study.text)
+        if archive is not None:
+            view.say(f"{len(take_over(study, archive, out))} finished runs are taken from {archive}.")
+        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(notes)
+
+
+@contextlib.contextmanager
+def _explained(out: StudyFolder) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # who read the output has left: nothing to do with the folder
+        raise
+    except OSError as error:
+        raise CspoError(f"Cannot write to study folder {out.path}: {error.strerror or error}.") from error
+
+
+class _Scheduler:
+    def __init__(self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]) -> None:
+        self.study, self.out, self.engine, self.view, self.chosen = study, out, engine, view, chosen
+        self.waiting: deque[RunSpec] = deque()
+        self.running: dict[str, tuple[RunSpec, Handle]] = {}
+        self.attempts: dict[str, int] = {}
+        self.statuses: dict[str, RunStatus] = {}
+        self.result = Result()
+
+    def run(self, notes: list[str]) -> Result:
+        for spec in self.chosen:
+            if is_finished(spec.config, self.out.run(spec)):
+                self.result.finished.append(spec.id)
+                self._look(spec, "finished")
+            else:
+                self.waiting.append(spec)
+                self._look(spec)
+        self.view.start(self.study, self.out.path, self.engine.slots, self.statuses)
+        for note in notes:
+            self.view.event("repaired", note)
+        started = time.monotonic()
+        try:
+            with StopRequest() as stop:
+                self._loop(stop)
+        finally:
+            self.view.stop(self.statuses)
+        seconds = time.monotonic() - started
+        if stop.requested and len(self.result.finished) < len(self.chosen):
+            self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
+            raise Interrupted("The study was stopped.")
+        self.view.say(ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path))
+        return self.result
+
+    def _loop(self, stop: StopRequest) -> None:
+        asked, looked = False, 0.0
+        while self.waiting or self.running:
+            if stop.requested and not asked:
+                asked = True
+                self.waiting.clear()
+                for _, handle in self.running.values():
+                    handle.interrupt()
+            while self.waiting and len(self.running) < self.engine.slots and not stop.requested:
+                self._start(self.waiting.popleft())
+            ended = [(spec, outcome) for spec, handle in self.running.values() if (outcome := handle.poll())]
+            for spec, outcome in ended:
+                del self.running[spec.id]
+                self.out.set_running(self.running)
+                self._ended(spec, outcome.error, stopping=asked)
+            if time.monotonic() - looked > LOOK or ended:
+                looked = time.monotonic()
+                for spec, _ in self.running.values():
+                    self._look(spec, "running")
+                self.view.update(self.statuses)
+            if not ended:
+                time.sleep(POLL)
+
+    def _start(self, spec: RunSpec) -> None:
+        folder = self.out.run(spec)
+        self.attempts[spec.id] = self.attempts.get(spec.id, 0) + 1
+        try:
+            for note in prepare(spec.config, folder):
+                self.view.event("repaired", f"{spec.id}: {note}")
+            self._look(spec, "running")
+            done, epochs = self.statuses[spec.id].epochs_done, spec.config.epochs
+            self.view.event("started", f"{spec.id}{f' after epoch {done} of {epochs}' if done else ''}")
+            handle = self.engine.start(spec, folder)
+        except (CspoError, OSError) as error:
+            self._failed(spec, in_one_line(error))
+            return
+        self.running[spec.id] = (spec, handle)
+        self.out.set_running(self.running)
+
+    def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
+        folder = self.out.run(spec)
+        if error is None and not is_finished(spec.config, folder):
+            error = "it ended, but its files are not complete"
+        if error is None:
+            self.result.finished.append(spec.id)
+            self._look(spec, "finished")
+            self.view.event("finished", spec.id, self.statuses)
+        elif stopping:
+            self._look(spec, "stopped")
+            self.view.event("stopped", spec.id, self.statuses)
+        else:
+            self._failed(spec, error)
+
+    def _failed(self, spec: RunSpec, error: str) -> None:
+        """Try a run again, or give it up and keep its error."""
+        attempt, attempts = self.attempts[spec.id], self.study.retries + 1
+        self.view.event("failed", f"{spec.id} (attempt {attempt} of {attempts}): {error}")
+        if attempt < attempts:
+            self.waiting.append(spec)  # last in the queue: what is short of disk or memory now may not be then
+            self._look(spec, "waiting")
+            return
+        self.result.failed[spec.id] = error
+        self.out.record_failure(spec.id, attempt, error)
+        self._look(spec, "failed", error)
+
+    def _look(self, spec: RunSpec, state: State | None = None, error: str = "") -> None:
+        if state is None:
+            state = "stopped" if status_of(spec, self.out.run(spec), "waiting").epochs_done else "waiting"
+        self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)

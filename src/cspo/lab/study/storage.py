@@ -1,0 +1,228 @@
+"""Runs of a study in storage that every node reaches by an address: s3://bucket/study, gs://..., file:///...
+
+A run trains in a folder of its own node and is copied up as one archive per checkpoint. The archive gets a name
+that was never used before, and only then a small file, current.json, is pointed at it, with its digest: whatever
+is interrupted, what was there before is intact. In storage a run is
+
+    runs/<id>/owner.json      who may write: the token of the newest start
+    runs/<id>/current.json    which archive holds the run, its digest and its epochs
+    runs/<id>/epoch-....zip   the run folder
+    runs/<id>/progress.csv    for looking at; the archive has it too
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import shutil
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cspo.errors import CspoError
+from cspo.runs.checkpoint import SUFFIX, list_checkpoints
+
+ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"}  # a write is seen as a whole or not at all
+LEFT_OUT = (".lock", ".owner")
+
+
+class Superseded(CspoError):
+    """Another worker has taken this run over: this one must not write any more."""
+
+
+def is_address(text: str) -> bool:
+    """Whether a place is an address of fsspec rather than a folder."""
+    return "://" in text
+
+
+class Storage:
+    """Named files under an address, by fsspec."""
+
+    def __init__(self, address: str) -> None:
+        """Open an address; nothing is written yet."""
+        self.address = address.rstrip("/")
+        with self._explained():
+            import fsspec  # type: ignore[import-untyped]
+
+            self._files, root = fsspec.core.url_to_fs(self.address)
+            self._root = root.rstrip("/")
+        protocol = self._files.protocol
+        self._atomic = not ATOMIC.isdisjoint({protocol} if isinstance(protocol, str) else set(protocol))
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file, or None if there is none."""
+        with self._explained():
+            self._files.invalidate_cache()
+            try:
+                content: bytes = self._files.cat_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+        return content
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return a JSON object, or an empty one if it is not there or cannot be read."""
+        try:
+            data = json.loads(self.read(name) or b"{}")
+        except ValueError:
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file so that it is seen as a whole or not at all."""
+        path = f"{self._root}/{name}"
+        with self._explained():
+            if self._atomic:  # and without folders
+                self._files.pipe_file(path, content)
+                return
+            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            temporary = f"{path}.{uuid.uuid4().hex}.partial"
+            self._files.pipe_file(temporary, content)
+            self._files.mv(temporary, path)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        with self._explained():
+            self._files.invalidate_cache()
+            try:
+                found = self._files.ls(f"{self._root}/{folder}", detail=False)
+            except FileNotFoundError:
+                return []
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with self._explained(), contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(f"{self._root}/{name}")
+
+    def check(self) -> None:
+        """Raise `CspoError` if nothing can be written here."""
+        name = f".check-{uuid.uuid4().hex}"
+        self.write(name, b"can be written")
+        self.remove(name)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in one line what storage, or the package that reaches it, complains about."""
+        try:
+            yield
+        except CspoError:
+            raise
+        except ImportError as error:
+            raise CspoError(f"{self.address} needs a package that is not installed: {error}") from error
+        except Exception as error:  # every kind of storage has its own errors
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise CspoError(f"Cannot use {self.address}: {said}") from error
+
+
+class StoredRun:
+    """One run in storage."""
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        """`name` is the id of the run."""
+        self.storage, self.name = storage, name
+        self._at = f"runs/{name}"
+
+    def claim(self, owner: dict[str, Any]) -> None:
+        """Say who may write from now on."""
+        self.storage.write(f"{self._at}/owner.json", json.dumps(owner).encode())
+
+    def owner(self) -> dict[str, Any]:
+        """Return who may write."""
+        return self.storage.read_json(f"{self._at}/owner.json")
+
+    def version(self) -> str:
+        """Return the name of the current archive; empty if there is none."""
+        return str(self.storage.read_json(f"{self._at}/current.json").get("archive", ""))
+
+    def push(self, folder: Path, token: str) -> str:
+        """Copy a run folder up and return the name of the archive.
+
+        Raises:
+            Superseded: If the run belongs to another worker by now; nothing that is read has changed then.
+        """
+        epochs, content = pack(folder)
+        archive = f"epoch-{epochs:06d}-{uuid.uuid4().hex[:12]}.zip"
+        self.storage.write(f"{self._at}/{archive}", content)
+        if self.owner().get("token") != token:
+            self.storage.remove(f"{self._at}/{archive}")
+            raise Superseded(f"{self.name} is trained by another worker now.")
+        before = self.version()
+        pointer = {"archive": archive, "sha256": hashlib.sha256(content).hexdigest(), "epochs": epochs}
+        self.storage.write(f"{self._at}/current.json", json.dumps(pointer).encode())
+        progress = folder / "progress.csv"
+        if progress.exists():
+            self.storage.write(f"{self._at}/progress.csv", progress.read_bytes())
+        for name in self._archives():
+            if name not in (archive, before):  # the one before is kept: somebody may be reading it
+                self.storage.remove(f"{self._at}/{name}")
+        return archive
+
+    def pull(self, folder: Path) -> str:
+        """Replace a folder by the newest intact copy of the run; returns its archive, or "" if there is none."""
+        pointer = self.storage.read_json(f"{self._at}/current.json")
+        names = [str(pointer.get("archive", "")), *reversed(self._archives())]
+        for name in dict.fromkeys(name for name in names if name):
+            content = self.storage.read(f"{self._at}/{name}")
+            digest = pointer.get("sha256") if name == pointer.get("archive") else None
+            if content is not None and _is_intact(content, digest):
+                unpack(content, folder)
+                return name
+        return ""
+
+    def pull_progress(self, folder: Path) -> None:
+        """Fetch only what shows how far the run is."""
+        content = self.storage.read(f"{self._at}/progress.csv")
+        if content is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "progress.csv").write_bytes(content)
+
+    def _archives(self) -> list[str]:
+        return [name for name in self.storage.names(self._at) if name.startswith("epoch-") and name.endswith(".zip")]
+
+
+def pack(folder: Path) -> tuple[int, bytes]:
+    """Return the epochs of a run folder's newest checkpoint, and the folder as a zip file.
+
+    The run may be going on: the checkpoints are read first, as progress.csv always has the rows of a checkpoint
+    before it is written; rows after it are taken back when the run is resumed.
+    """
+    checkpoints = list_checkpoints(folder / "checkpoints")
+    epochs = int(checkpoints[-1].name.removeprefix("epoch-").removesuffix(SUFFIX)) if checkpoints else 0
+    others = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in (SUFFIX, ".partial") and path.name not in LEFT_OUT
+    ]
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for path in [*checkpoints, *others]:
+            data = path.read_bytes()
+            archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), data)
+    return epochs, content.getvalue()
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    """Replace a folder by what is in an archive."""
+    fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    fresh.mkdir(parents=True)
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            archive.extractall(fresh)  # leaves out "..", drives and leading slashes by itself
+        shutil.rmtree(folder, ignore_errors=True)
+        fresh.rename(folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _is_intact(content: bytes, digest: Any) -> bool:
+    if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return False

@@ -1,0 +1,6 @@
+"""The paper's first figure: primal-dual descent and CSPO on a problem with two parameters and a steep boundary."""
+
+from cspo.lab.toy.methods import METHODS, Trajectory, follow, format_table
+from cspo.lab.toy.problem import Problem
+
+__all__ = ["METHODS", "Problem", "Trajectory", "follow", "format_table"]

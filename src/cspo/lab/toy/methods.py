@@ -1,0 +1,115 @@
+"""The two methods, as their equations read, and what is counted along the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from cspo.errors import CspoError
+from cspo.lab.toy.problem import Problem
+from cspo.types import FloatArray
+
+METHODS = ("primal-dual", "CSPO")
+EPSILON = 1e-8  # keeps w finite where g is flat
+TOLERANCE = 1e-3  # g above this counts as a violation: both methods approach g = 0, from either side
+
+
+def primal_dual_step(
+    problem: Problem, theta: FloatArray, lam: float, step_theta: float, step_lambda: float
+) -> tuple[FloatArray, float]:
+    """Descend on L = f + lam g, ascend on lam."""
+    g = float(problem.g(theta))
+    gradient = problem.gradient_f(theta) + lam * problem.gradient_g(theta)
+    return theta - step_theta * gradient, max(0.0, lam + step_lambda * g)
+
+
+def cspo_step(
+    problem: Problem, theta: FloatArray, lam: float, step_theta: float, step_lambda: float, alpha: float
+) -> tuple[FloatArray, float]:
+    """Descend on L_k = f + (alpha / 2) w_k [g]_+^2 + lam g with w_k = 1 / |grad g(theta_k)|^2, ascend on lam."""
+    g, gradient_g = float(problem.g(theta)), problem.gradient_g(theta)
+    w = 1.0 / (gradient_g @ gradient_g + EPSILON)
+    gradient = problem.gradient_f(theta) + (lam + alpha * w * max(0.0, g)) * gradient_g
+    return theta - step_theta * gradient, max(0.0, lam + step_lambda * g)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Where a method went; row 0 is the start."""
+
+    name: str
+    theta: FloatArray  # (n + 1, 2)
+    lam: FloatArray  # (n + 1,)
+    g: FloatArray  # (n + 1,)
+
+    @property
+    def violations(self) -> list[int]:
+        """Lengths of the stretches of iterations above the limit, in order."""
+        return [len(list(stretch)) for above, stretch in groupby(self.g > TOLERANCE) if above]
+
+    @property
+    def first_safe(self) -> int | None:
+        """The first iteration within the limit; None if there is none."""
+        safe = np.flatnonzero(self.g <= TOLERANCE)
+        return int(safe[0]) if len(safe) else None
+
+
+def follow(
+    name: str,
+    problem: Problem,
+    start: Sequence[float],
+    steps: int,
+    step_theta: float,
+    step_lambda: float,
+    alpha: float,
+) -> Trajectory:
+    """Let the method `name` take so many steps from `start`, with lam = 0 at first."""
+    theta, lam = np.array(start, dtype=float), 0.0
+    thetas, lams = [theta], [lam]
+    for iteration in range(steps):
+        with np.errstate(over="ignore", invalid="ignore"):
+            if name == "CSPO":
+                theta, lam = cspo_step(problem, theta, lam, step_theta, step_lambda, alpha)
+            else:
+                theta, lam = primal_dual_step(problem, theta, lam, step_theta, step_lambda)
+        if not np.abs(theta).max() < 1e6:
+            what = "use a smaller --step-theta or --step-lambda"
+            raise CspoError(f"{name} diverges in iteration {iteration + 1}: {what}.")
+        thetas.append(theta)
+        lams.append(lam)
+    path = np.stack(thetas)
+    return Trajectory(name, path, np.array(lams), problem.g(path))
+
+
+def format_table(trajectories: Sequence[Trajectory], problem: Problem) -> str:
+    """Return what was counted, one column per method."""
+    best, multiplier = problem.optimum()
+    rows: list[tuple[str, list[str]]] = [
+        ("iterations above the limit", [str(sum(path.violations)) for path in trajectories]),
+        ("violations", [str(len(path.violations)) for path in trajectories]),
+        ("longest violation, iterations", [str(max(path.violations, default=0)) for path in trajectories]),
+        ("time to safety from the start", [_first(path) for path in trajectories]),
+        ("largest violation after that", [_largest_after(path) for path in trajectories]),
+        ("deepest overshoot (least g)", [f"{path.g.min():.3f}" for path in trajectories]),
+        ("distance to the optimum, at the end", [f"{_distance(path, best):.2g}" for path in trajectories]),
+        (f"multiplier at the end (optimum {multiplier:.4f})", [f"{path.lam[-1]:.4f}" for path in trajectories]),
+    ]
+    width = max(len(label) for label, _ in rows)
+    lines = [" " * width + "".join(f"{path.name:>14}" for path in trajectories)]
+    lines += [f"{label:<{width}}" + "".join(f"{value:>14}" for value in values) for label, values in rows]
+    return "\n".join(lines)
+
+
+def _first(path: Trajectory) -> str:
+    return "never" if path.first_safe is None else str(path.first_safe)
+
+
+def _largest_after(path: Trajectory) -> str:
+    return "-" if path.first_safe is None else f"{max(0.0, float(path.g[path.first_safe :].max())):.3f}"
+
+
+def _distance(path: Trajectory, best: FloatArray) -> float:
+    return float(np.linalg.norm(path.theta[-1] - best))

@@ -1,0 +1,1 @@
+"""Who acts: networks, the distribution of actions, normalisers."""

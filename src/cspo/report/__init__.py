@@ -1,6 +1,0 @@
-"""From the runs of a study to tables, figures and one page."""
-
-from cspo.report.results import Cell, Results, RunResult, collect
-from cspo.report.write import write_report
-
-__all__ = ["Cell", "Results", "RunResult", "collect", "write_report"]

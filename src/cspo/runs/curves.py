@@ -1,0 +1,114 @@
+"""The learning-curve picture of a run: return, cost against its limit, multiplier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cspo.errors import CspoError
+from cspo.runs.folder import load_settings
+from cspo.runs.progress import constraint_columns, read_progress
+from cspo.types import cost_labels
+
+RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
+COST_COLOURS = ("#c2571a", "#7b4fa3", "#2a8a6b", "#a83256", "#6b6b1f")
+MULTIPLIER_COLOUR = "#2a7a5e"
+Columns = dict[str, list[float]]
+
+
+def draw_curve(run_dir: Path | str) -> Path:
+    """Draw curve.png of a run folder from its progress.csv, and return its path."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    run_dir = Path(run_dir)
+    settings = load_settings(run_dir)
+    columns = read_progress(run_dir / "progress.csv")
+    if not columns.get("steps"):
+        raise CspoError(f"{run_dir / 'progress.csv'} holds no finished epoch: there is nothing to draw yet.")
+    # Figure rather than pyplot: no global state, no display, safe inside a user's own program.
+    figure = Figure(figsize=(7.5, 7.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
+    steps = np.array(columns["steps"])
+    _draw_return(panels[0], steps, columns)
+    names = _names_of(run_dir, columns)
+    _draw_costs(panels[1], steps, columns, names)
+    _draw_multipliers(panels[2], steps, columns, names)
+    for panel in panels:
+        _tidy(panel)
+    _label_steps(panels[-1], steps)
+    figure.suptitle(f"{settings['task']}   {settings['algo']}   seed {settings['seed']}", fontsize=12)
+    figure.align_ylabels(panels)
+    path = run_dir / "curve.png"
+    figure.savefig(path, dpi=130)
+    return path
+
+
+def _draw_return(panel: Any, steps: Any, columns: Columns) -> None:
+    panel.plot(steps, columns["return"], color=RETURN_COLOUR, **_line(steps))
+    panel.set_ylabel("return")
+
+
+def _names_of(run_dir: Path, columns: Columns) -> list[str]:
+    """Return " NAME" for each constraint, or nothing for a single one; a run without a summary has numbers."""
+    numbers = [str(k) for k in range(len(constraint_columns(columns, "cost")))]
+    file = run_dir / "summary.json"
+    names = json.loads(file.read_text(encoding="utf-8")).get("cost_names") if file.exists() else None
+    return [label.removeprefix("cost") for label in cost_labels(names or numbers)]
+
+
+def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
+    costs, limits = constraint_columns(columns, "cost"), constraint_columns(columns, "cost_limit")
+    for k, (cost, limit) in enumerate(zip(map(np.array, costs), map(np.array, limits), strict=True)):
+        colour, name = COST_COLOURS[k % len(COST_COLOURS)], names[k]
+        panel.plot(steps, cost, color=colour, label=f"cost{name}", **_line(steps))
+        limit_colour = LIMIT_COLOUR if len(costs) == 1 else colour
+        panel.plot(steps, limit, "--", color=limit_colour, linewidth=1.2, label=f"limit{name}: {limit[-1]:g}")
+        panel.fill_between(
+            steps, limit, cost, where=cost > limit, interpolate=True, color=colour, alpha=0.18, linewidth=0
+        )
+    panel.set_ylabel("cost per episode")
+    panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]) if min(map(min, costs)) < 0 else 0.0)
+    _legend(panel, len(costs))
+
+
+def _draw_multipliers(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
+    multipliers = constraint_columns(columns, "multiplier")
+    effective = constraint_columns(columns, "effective_multiplier")
+    for k, values in enumerate(multipliers):
+        colour = MULTIPLIER_COLOUR if len(multipliers) == 1 else COST_COLOURS[k % len(COST_COLOURS)]
+        panel.plot(steps, values, color=colour, label=f"multiplier{names[k]}", **_line(steps))
+        if effective:
+            panel.plot(steps, effective[k], ":", color=colour, linewidth=1.4, label=f"effective{names[k]}")
+    panel.set_ylabel("multiplier")
+    panel.set_ylim(bottom=0.0)
+    if effective or len(multipliers) > 1:
+        _legend(panel, len(multipliers))
+
+
+def _line(steps: Any) -> dict[str, Any]:
+    """Return the line style; few points get markers, so that a single epoch is visible."""
+    return {"linewidth": 1.6, "marker": "o" if len(steps) < 12 else None, "markersize": 3.5}
+
+
+def _legend(panel: Any, columns: int) -> None:
+    panel.legend(ncols=columns, fontsize=9, framealpha=0.85, edgecolor="none")
+
+
+def _tidy(panel: Any) -> None:
+    panel.grid(True, color="#dddddd", linewidth=0.7)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.margins(x=0.01)
+
+
+def _label_steps(panel: Any, steps: Any) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    unit, name = next(((u, n) for u, n in ((1e6, "M"), (1e3, "k")) if steps[-1] >= u), (1.0, ""))
+    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}"))
+    panel.set_xlabel("environment steps")

@@ -1,5 +1,0 @@
-"""Studies: a grid of runs from one file, trained side by side, continued after any interruption."""
-
-from cspo.study.grid import RunSpec, Study, StudyProblems, read_study, shipped_studies
-
-__all__ = ["RunSpec", "Study", "StudyProblems", "read_study", "shipped_studies"]

@@ -1,6 +1,0 @@
-"""The paper's first figure: primal-dual descent and CSPO on a problem with two parameters and a steep boundary."""
-
-from cspo.toy.methods import METHODS, Trajectory, follow, format_table
-from cspo.toy.problem import Problem
-
-__all__ = ["METHODS", "Problem", "Trajectory", "follow", "format_table"]

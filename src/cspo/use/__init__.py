@@ -1,0 +1,1 @@
+"""What a policy is for: load it, measure it, record it."""

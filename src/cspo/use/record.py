@@ -1,0 +1,222 @@
+"""`cspo.record`: a video of a policy at work, of a native task or of any environment that draws itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cspo.envs.batch import BatchEnv
+from cspo.envs.make import factory_of, is_batch_env, is_environment
+from cspo.envs.tasks import native_name, task_row
+from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
+from cspo.errors import CspoError
+from cspo.runs.folder import environment_for, make_environment
+from cspo.runs.session import copies_of
+from cspo.types import FloatArray
+from cspo.use.evaluate import TrainedPolicy, check_sizes, environment_seed, load
+from cspo.use.video import FASTEST, VideoWriter, check_target
+
+LONGEST = 5000  # steps after which the film of an episode is cut
+USUAL_RATE = 30.0  # pictures per second of an environment that does not say
+QUIET, COSTLY, SHADE = (255, 255, 255), (255, 150, 130), 0.4  # of the caption: text, text at a cost, background
+
+
+class Recording(NamedTuple):
+    """A video and what happens in it."""
+
+    path: Path
+    frames: int
+    fps: float
+    returns: tuple[float, ...]  # one per episode
+    costs: tuple[tuple[float, ...], ...]  # K per episode
+
+
+def record(
+    run: Path | str | TrainedPolicy,
+    path: Path | str,
+    episodes: int = 1,
+    *,
+    camera: str = "track",
+    width: int = 640,
+    height: int = 480,
+    deterministic: bool = True,
+    seed: int | None = None,
+    caption: bool = True,
+    env: Any = None,
+    cost_fn: Any = None,
+) -> Recording:
+    """Film a policy.
+
+    A native task is drawn here, without a screen; any other environment gives its own pictures, and must support
+    `render_mode="rgb_array"`. The video runs in the task's own time; of a task with very short steps it shows every
+    second or third. An episode that does not end is cut after 5000 steps.
+
+    Args:
+        run: A run's folder, or a policy from `load`.
+        path: The file to write, `.mp4` or `.gif`.
+        episodes: Complete episodes to film, one after another.
+        camera: "track" follows the robot, "top" looks down on it; native tasks only.
+        width: Of the video in pixels; native tasks only.
+        height: Of the video in pixels; native tasks only.
+        deterministic: Take the mean of the policy; False draws from it as training did.
+        seed: As in `evaluate`: the same seed films the first episode that it counts.
+        caption: Write return and cost so far into the pictures.
+        env: The environment object or factory, if the run used one.
+        cost_fn: The cost function, if the run used one.
+
+    Raises:
+        CspoError: If the environment cannot be drawn or the file cannot be written.
+    """
+    path = check_video(path, episodes, width, height)
+    policy = run if isinstance(run, TrainedPolicy) else load(run)
+    seed = policy.config.seed if seed is None else seed
+    batch = _make_drawable(policy, env, cost_fn)
+    with ExitStack() as opened:
+        if env is None:
+            opened.enter_context(closing(batch))
+        check_sizes(policy, batch)
+        observation = batch.reset(seed=environment_seed(seed))
+        policy.seed(seed)
+        draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
+        film = opened.enter_context(_Film(path, draw, rate, caption))
+        totals = []
+        for _ in range(episodes):
+            observation, total_return, total_cost = _film_episode(policy, batch, film, observation, deterministic)
+            totals.append((total_return, tuple(total_cost.tolist())))
+    return Recording(path, film.frames, film.fps, *zip(*totals, strict=True))
+
+
+def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: int = 480) -> Path:
+    """Return the path of a video, or say what is wrong with it or its size; cheap, so ask before a long evaluation."""
+    if episodes < 1:
+        raise CspoError(f"--video-episodes must be at least 1, not {episodes}.")
+    check_size(width, height)
+    return check_target(path)
+
+
+class _Film:
+    """A video that starts with the first picture, whose size it takes, and leaves out steps that are too quick."""
+
+    def __init__(self, path: Path, draw: Callable[[], Picture], rate: float, caption: bool) -> None:
+        self._path, self._draw, self._caption = path, draw, caption
+        self._stride = math.ceil(rate / FASTEST[path.suffix.lower()])
+        self.fps = rate / self._stride
+        self._video: VideoWriter | None = None
+
+    @property
+    def frames(self) -> int:
+        return 0 if self._video is None else self._video.frames
+
+    def __enter__(self) -> _Film:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._video is not None:
+            self._video.__exit__(kind, value, trace)
+
+    def show(self, step: int, text: str, costly: bool) -> None:
+        if step % self._stride:
+            return
+        picture = self._draw()
+        if self._video is None:
+            self._video = VideoWriter(self._path, self.fps, picture.shape[1], picture.shape[0])
+        self._video.add(_captioned(picture, text, COSTLY if costly else QUIET) if self._caption else picture)
+
+
+def _film_episode(
+    policy: TrainedPolicy, env: BatchEnv, film: _Film, observation: FloatArray, deterministic: bool
+) -> tuple[FloatArray, float, FloatArray]:
+    """Film the first environment until its episode ends; return the next observation, its return and its costs."""
+    total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
+    for step in range(LONGEST):
+        # Before the step: after the last one the environment already shows the next episode.
+        costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
+        film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
+        result = env.step(policy(observation, deterministic=deterministic))
+        observation = result.observation
+        total_return += float(result.reward[0])
+        total_cost += result.cost[0]
+        costly = bool((result.cost[0] > 0).any())
+        if result.terminated[0] or result.truncated[0]:
+            return observation, total_return, total_cost
+    return env.reset(), total_return, total_cost
+
+
+def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
+    """Return one copy of the run's environment, made with `render_mode="rgb_array"` where it takes that."""
+    config = policy.config
+    what = environment_for(config, env)
+    if is_batch_env(what) or is_environment(what) or (isinstance(what, str) and native_name(what) is not None):
+        return make_environment(config, env, cost_fn, copies_of(env) or 1)
+    options = {**config.env_options, "render_mode": "rgb_array"}
+    try:
+        factory_of(what, options)
+    except CspoError:  # a factory without that option; its environments may draw all the same
+        options = config.env_options
+    return make_environment(dataclasses.replace(config, env_options=options), env, cost_fn, 1)
+
+
+def _native_source(
+    env: BatchEnv, camera: str, width: int, height: int, opened: ExitStack
+) -> tuple[Callable[[], Picture], float] | None:
+    """Return what draws a native task and how many steps it makes in a second, or None for another environment."""
+    if not isinstance(env, Drawable):
+        return None
+    renderer = opened.enter_context(Renderer(width, height))
+    rate = USUAL_RATE if native_name(env.name) is None else 1.0 / task_row(env.name).step_seconds
+    return lambda: renderer.draw(env.scene(0), camera), rate
+
+
+def _own_source(env: BatchEnv) -> tuple[Callable[[], Picture], float]:
+    """Return the same for an environment that draws itself."""
+    single: Any = next(iter(getattr(env, "envs", ())), None)  # as `GymBatchEnv` holds them
+    if getattr(single, "render_mode", None) != "rgb_array":
+        raise CspoError(
+            f"{env.name} does not draw itself: a video needs an environment (or a factory with that option) that "
+            "supports render_mode='rgb_array'."
+        )
+
+    def draw() -> Picture:
+        try:
+            picture = np.asarray(single.render())
+        except Exception as fault:  # a missing package or whatever else the environment needs for drawing
+            raise CspoError(f"{env.name} cannot draw itself ({type(fault).__name__}: {fault}).") from fault
+        if picture.ndim != 3 or picture.shape[2] != 3:
+            raise CspoError(
+                f"render() of {env.name} must give arrays of shape (height, width, 3), not {picture.shape}."
+            )
+        return np.ascontiguousarray(picture, dtype=np.uint8)
+
+    rate = (getattr(single, "metadata", None) or {}).get("render_fps") or USUAL_RATE
+    return draw, float(rate)
+
+
+def _captioned(picture: Picture, text: str, colour: tuple[int, int, int]) -> Picture:
+    """Return the picture with one line of text in its upper left corner, on a darkened strip."""
+    from PIL import Image, ImageDraw
+
+    font = _font(max(10, picture.shape[0] // 26))
+    gap = font.size // 2
+    width, height = math.ceil(font.getlength(text)) + 2 * gap, 2 * font.size
+    marked = picture.copy()
+    marked[:height, :width] = (SHADE * marked[:height, :width]).astype(np.uint8)
+    image = Image.fromarray(marked)
+    ImageDraw.Draw(image).text((gap, height // 2), text, fill=colour, font=font, anchor="lm")
+    return np.array(image)
+
+
+@functools.lru_cache(maxsize=4)
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
