@@ -3,8 +3,9 @@
     python benchmarks/first_runs.py velocity            # train what is missing, then write results and picture
     python benchmarks/first_runs.py navigation --draw   # only the picture, from results/first-runs
 
-Two runs at a time, one thread each. Stopped at any moment, the same command goes on where it was. Writes
-results/first-runs/*.csv and docs/first-runs-FAMILY.png and prints a table of docs/first-runs.md.
+Two runs at a time, one thread each. Stopped at any moment, the same command goes on where it was.
+Writes results/first-runs/*.csv and docs/first-runs-FAMILY.png and prints a table of
+docs/first-runs.md.
 """
 
 from __future__ import annotations
@@ -46,17 +47,25 @@ def draw(tasks: tuple[str, ...], path: Path) -> None:
     for column, task in enumerate(tasks):
         for algo in ("omnisafe", "ppo-lag", "cspo"):
             for i, curve in enumerate(curves(task, algo)):
-                style = {"color": COLOURS[algo], "label": LABELS[algo] if i == 0 else None, "linewidth": 1.3}
+                style = {
+                    "color": COLOURS[algo],
+                    "label": LABELS[algo] if i == 0 else None,
+                    "linewidth": 1.3,
+                }
                 style |= {"linestyle": ":"} if algo == "omnisafe" else {"alpha": 0.85}
                 axes[0][column].plot(curve["steps"] / 1e6, curve["return"], **style)
                 axes[1][column].plot(curve["steps"] / 1e6, curve["cost"], **style)
         axes[0][column].set_title(task)
         axes[1][column].axhline(25, color="black", linestyle="--", linewidth=1)
-        axes[1][column].annotate("limit 25", (0.0, 25), xytext=(2, 3), textcoords="offset points", fontsize=8)
+        axes[1][column].annotate(
+            "limit 25", (0.0, 25), xytext=(2, 3), textcoords="offset points", fontsize=8
+        )
         axes[1][column].set_xlabel("environment steps (millions)")
     axes[0][0].set_ylabel("episode return")
     axes[1][0].set_ylabel("episode cost $J_c$")
-    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(
+        *axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
     for axis in axes.flat:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
@@ -71,7 +80,9 @@ def table(tasks: tuple[str, ...]) -> str:
     digits = 0 if tasks == TASKS["velocity"] else 1
     for task in tasks:
         for algo in ("cspo", "ppo-lag", "omnisafe"):
-            for seed, curve in zip(SEEDS if algo != "omnisafe" else ("-",), curves(task, algo), strict=False):
+            for seed, curve in zip(
+                SEEDS if algo != "omnisafe" else ("-",), curves(task, algo), strict=False
+            ):
                 late = slice(-10, None)  # the last 10 of 50 epochs
                 above = int((curve["cost"] > 25).sum())
                 lines.append(
@@ -83,11 +94,18 @@ def table(tasks: tuple[str, ...]) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("family", choices=TASKS, help="which tasks")
     parser.add_argument("--draw", action="store_true", help="only draw from results that exist")
     options = parser.parse_args()
     if not options.draw:
-        train_all(job(task, algo, seed) for task in TASKS[options.family] for algo in ALGORITHMS for seed in SEEDS)
+        train_all(
+            job(task, algo, seed)
+            for task in TASKS[options.family]
+            for algo in ALGORITHMS
+            for seed in SEEDS
+        )
     draw(TASKS[options.family], ROOT / "docs" / f"first-runs-{options.family}.png")
     print(table(TASKS[options.family]))

@@ -3,8 +3,9 @@
     python benchmarks/health_check.py            # train what is missing, then write the table
     python benchmarks/health_check.py --table    # only the table, from results/health-check
 
-A health check, not a ranking: one seed and a tenth of the paper's steps. Stopped at any moment, the same command goes
-on where it was. Writes results/health-check/*.csv and results/health-check/README.md.
+A health check, not a ranking: one seed and a tenth of the paper's steps. Stopped at any moment, the
+same command goes on where it was. Writes results/health-check/*.csv and
+results/health-check/README.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,12 @@ def job(task: str, algo: str) -> Job:
 
 
 def table(task: str) -> str:
-    lines = [f"## {task}", "", "| algorithm | return | cost | above | steps/s |", "|---|---|---|---|---|"]
+    lines = [
+        f"## {task}",
+        "",
+        "| algorithm | return | cost | above | steps/s |",
+        "|---|---|---|---|---|",
+    ]
     for algo in algorithm_names():
         if not job(task, algo).result.exists():
             continue
@@ -49,8 +55,12 @@ def table(task: str) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", action="store_true", help="only write the table of results that exist")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="only write the table of results that exist"
+    )
     parser.add_argument("--algo", nargs="*", help="train these algorithms only")
     options = parser.parse_args()
     if not options.table:

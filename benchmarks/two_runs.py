@@ -2,9 +2,10 @@
 
     python benchmarks/two_runs.py [TASK ...] [--rounds 3] [--epochs 5] [--json]
 
-Each round measures all three, one after another, with the paper's settings (`cspo bench train`); the ratios are those
-of medians over the rounds, so what else the machine does in the meantime touches all three. The exit code is 1 if two
-runs give less than 1.6 times the steps of one single-threaded run.
+Each round measures all three, one after another, with the paper's settings (`cspo bench train`);
+the ratios are those of medians over the rounds, so what else the machine does in the meantime
+touches all three. The exit code is 1 if two runs give less than 1.6 times the steps of one
+single-threaded run.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def measure(task: str, rounds: int, epochs: int, **settings: Any) -> dict[str, A
         **medians,
         "against_one_thread": medians["two_runs"] / medians["one_thread"],
         "against_two_threads": medians["two_runs"] / medians["two_threads"],
-        "of_the_rounds": [two / one for one, two in zip(speeds["one_thread"], speeds["two_runs"], strict=True)],
+        "of_the_rounds": [
+            two / one for one, two in zip(speeds["one_thread"], speeds["two_runs"], strict=True)
+        ],
     }
 
 
@@ -44,13 +47,19 @@ def main() -> int:
     parser.add_argument("tasks", nargs="*", default=TASKS, metavar="TASK")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--steps-per-epoch", type=int, help="fewer than the paper's, to try this program out")
+    parser.add_argument(
+        "--steps-per-epoch", type=int, help="fewer than the paper's, to try this program out"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    settings = {} if options.steps_per_epoch is None else {"steps_per_epoch": options.steps_per_epoch}
+    settings = (
+        {} if options.steps_per_epoch is None else {"steps_per_epoch": options.steps_per_epoch}
+    )
     rows = []
     if not options.json:
-        print("| task | one run, one thread | one run, two threads | two runs | against one thread | two threads |")
+        print(
+            "| task | one run, one thread | one run, two threads | two runs | against one thread | two threads |"
+        )
         print("|---|---|---|---|---|---|")
     for task in options.tasks:
         row = measure(task, options.rounds, options.epochs, **settings)

@@ -2,7 +2,8 @@
 
     python benchmarks/update.py [--json]
 
-Same sizes, same loss (PPO's), no KL stop. Rounds alternate in one process, the ratio is that of medians.
+Same sizes, same loss (PPO's), no KL stop. Rounds alternate in one process, the ratio is that of
+medians.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def ours(threads: int, autograd: bool = False) -> float:
     objective = SurrogateObjective([clipped_reward(batch.adv_r)], 0.2, lambda L_R: (-1.0,))
     if autograd:
         objective = AutogradObjective(
-            lambda new, mb: -torch.min(new.ratio * mb["A"], new.ratio.clamp(0.8, 1.2) * mb["A"]).mean(),
+            lambda new, mb: (
+                -torch.min(new.ratio * mb["A"], new.ratio.clamp(0.8, 1.2) * mb["A"]).mean()
+            ),
             {"A": batch.adv_r},
         )
     started = perf_counter()
@@ -60,7 +63,13 @@ def ours(threads: int, autograd: bool = False) -> float:
 
 def plain_pytorch() -> float:
     def mlp(outputs: int) -> nn.Sequential:
-        layers = [nn.Linear(OBSERVATION, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs)]
+        layers = [
+            nn.Linear(OBSERVATION, 64),
+            nn.Tanh(),
+            nn.Linear(64, 64),
+            nn.Tanh(),
+            nn.Linear(64, outputs),
+        ]
         return nn.Sequential(*layers)
 
     actor, critics, log_std = mlp(ACTIONS), [mlp(1), mlp(1)], nn.Parameter(torch.zeros(ACTIONS))
@@ -80,7 +89,11 @@ def plain_pytorch() -> float:
                 loss.backward()
                 nn.utils.clip_grad_norm_(critic.parameters(), 40.0)
                 critic_optimisers[k].step()
-            log_prob = torch.distributions.Normal(actor(x), log_std.exp()).log_prob(batch.action[index]).sum(1)
+            log_prob = (
+                torch.distributions.Normal(actor(x), log_std.exp())
+                .log_prob(batch.action[index])
+                .sum(1)
+            )
             ratio = (log_prob - batch.log_prob[index]).exp()
             A = batch.adv_r[index]
             loss = -torch.min(ratio * A, ratio.clamp(0.8, 1.2) * A).mean()
@@ -94,7 +107,9 @@ def plain_pytorch() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
@@ -113,7 +128,8 @@ def main() -> None:
                 seconds[name].append(run())
     slowest = median(seconds["plain PyTorch, 1 thread"])
     rows = {
-        name: {"seconds": round(median(t), 3), "speedup": round(slowest / median(t), 2)} for name, t in seconds.items()
+        name: {"seconds": round(median(t), 3), "speedup": round(slowest / median(t), 2)}
+        for name, t in seconds.items()
     }
     if arguments.json:
         print(json.dumps(rows))

@@ -2,7 +2,8 @@
 
 python docs/make_algorithm_index.py
 
-The column of times appears if docs/algorithms/times.jsonl exists, with lines for every algorithm, PPO among them:
+The column of times appears if docs/algorithms/times.jsonl exists, with lines for every algorithm,
+PPO among them:
 
 cspo bench train SafetyHalfCheetahVelocity-v1 --algo ppo --json >> docs/algorithms/times.jsonl
 """
@@ -49,7 +50,15 @@ def main() -> None:
 def page() -> str:
     """Return the text of docs/algorithms/README.md."""
     times = _times()
-    head = ["Algorithm", "What it does", "Order", "Limits", "Feasible start", "K > 1", *(["Epoch"] if times else [])]
+    head = [
+        "Algorithm",
+        "What it does",
+        "Order",
+        "Limits",
+        "Feasible start",
+        "K > 1",
+        *(["Epoch"] if times else []),
+    ]
     rows = [_row(name, times) for name in algorithm_names()]
     lines = [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
     note = NOTE if times else ""
@@ -78,8 +87,13 @@ def _times() -> dict[str, float]:
     """Return the seconds of an epoch by algorithm, the least measured; nothing if they were not measured."""
     if not TIMES.exists():
         return {}
-    rows = [json.loads(line) for line in TIMES.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return {name: min(row["epoch_s"] for row in rows if row["algo"] == name) for name in {row["algo"] for row in rows}}
+    rows = [
+        json.loads(line) for line in TIMES.read_text(encoding="utf-8").splitlines() if line.strip()
+    ]
+    return {
+        name: min(row["epoch_s"] for row in rows if row["algo"] == name)
+        for name in {row["algo"] for row in rows}
+    }
 
 
 if __name__ == "__main__":

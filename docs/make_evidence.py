@@ -2,9 +2,9 @@
 
 make evidence
 
-Every folder of results/ with a study.toml gets its report anew (tables, figures, page). Then the tables in
-docs/evidence/*.md and README.md are replaced, those between `<!-- table STUDY/NAME -->` and `<!-- end -->`; STUDY+STUDY
-takes the runs of both together.
+Every folder of results/ with a study.toml gets its report anew (tables, figures, page). Then the
+tables in docs/evidence/*.md and README.md are replaced, those between `<!-- table STUDY/NAME -->`
+and `<!-- end -->`; STUDY+STUDY takes the runs of both together.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from cspo.lab.report.tables import all_tables
 from cspo.runs.checkpoint import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- table (?P<study>[\w+-]+)/(?P<table>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- table (?P<study>[\w+-]+)/(?P<table>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def main(root: Path = ROOT) -> None:
     """Write the reports, then the tables of the pages."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        reports = {study: pool.submit(write_report, [study], study / "report") for study in studies(root)}
+        reports = {
+            study: pool.submit(write_report, [study], study / "report") for study in studies(root)
+        }
         for study, report in reports.items():
             report.result()
             print(study.relative_to(root) / "report")
@@ -41,13 +45,20 @@ def main(root: Path = ROOT) -> None:
 
 def studies(root: Path) -> list[Path]:
     """Return the archived studies of results/."""
-    return [file.parent for file in sorted((root / "results").glob("*/study.toml")) if (file.parent / "runs").is_dir()]
+    return [
+        file.parent
+        for file in sorted((root / "results").glob("*/study.toml"))
+        if (file.parent / "runs").is_dir()
+    ]
 
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that hold tables."""
     readme = root / "README.md"
-    return [*sorted((root / "docs" / "evidence").glob("*.md")), *([readme] if readme.is_file() else [])]
+    return [
+        *sorted((root / "docs" / "evidence").glob("*.md")),
+        *([readme] if readme.is_file() else []),
+    ]
 
 
 class Tables:
@@ -64,13 +75,19 @@ class Tables:
             self.read[study] = {one.name: to_markdown(one) for one in found}
         if table not in self.read[study]:
             known = ", ".join(self.read[study])
-            raise CspoError(f"docs/evidence asks for table {table!r} of {study}, which has: {known}.")
-        return "\n".join(line for line in self.read[study][table].splitlines() if not line.startswith("#")).strip()
+            raise CspoError(
+                f"docs/evidence asks for table {table!r} of {study}, which has: {known}."
+            )
+        return "\n".join(
+            line for line in self.read[study][table].splitlines() if not line.startswith("#")
+        ).strip()
 
 
 def filled(text: str, table: Callable[[str, str], str]) -> str:
     """Return a page with its tables replaced."""
-    return BLOCK.sub(lambda block: f"{block[1]}\n{table(block['study'], block['table'])}\n\n{block[4]}", text)
+    return BLOCK.sub(
+        lambda block: f"{block[1]}\n{table(block['study'], block['table'])}\n\n{block[4]}", text
+    )
 
 
 if __name__ == "__main__":

@@ -45,7 +45,9 @@ def main() -> None:
         for row in rows:
             write_picture(draw(row.name, renderer), folder / f"{row.name}.png")
     families = dict.fromkeys(row.family for row in rows)
-    sections = [section(family, [row for row in rows if row.family == family]) for family in families]
+    sections = [
+        section(family, [row for row in rows if row.family == family]) for family in families
+    ]
     write_text(DOCS / "tasks.md", "\n".join([TITLE, *sections]))
 
 
@@ -64,7 +66,9 @@ def draw(name: str, renderer: Renderer) -> np.ndarray:
 def write_picture(picture: np.ndarray, path: Path) -> None:
     """Write a PNG; few colours keep it small, and shaded floors do not need more."""
     content = io.BytesIO()
-    Image.fromarray(picture).quantize(200, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
+    Image.fromarray(picture).quantize(200, dither=Image.Dither.NONE).save(
+        content, "PNG", optimize=True
+    )
     size = len(content.getvalue())
     assert size < LARGEST, f"{path.name} has {size} bytes"
     write_atomically(path, lambda target: target.write_bytes(content.getvalue()))

@@ -32,16 +32,24 @@ def main(study: Path) -> None:
         photograph(browser, page, "report-phone", PHONE)
 
 
-def photograph(browser: Browser, file: Path, name: str, width: int, dark: bool = False, only: str = "") -> None:
+def photograph(
+    browser: Browser, file: Path, name: str, width: int, dark: bool = False, only: str = ""
+) -> None:
     """Write a picture of the page from its top to the end of the curves, or of one section."""
     page = Page(browser, file, width, dark=dark)
     page.until("document.querySelectorAll('#plots svg').length > 0")
     # The middle of training says more than its end, and shows what pointing at a curve does.
     page.run("document.getElementById('plots').focus({preventScroll: true})")
-    for key in ("Home", *["ArrowRight"] * (int(page.run("document.getElementById('plots').ariaValueMax")) // 2)):
+    for key in (
+        "Home",
+        *["ArrowRight"] * (int(page.run("document.getElementById('plots').ariaValueMax")) // 2),
+    ):
         page.press(key)
     page.run("document.activeElement.blur()")
-    top, end = (page.run(f"document.getElementById('{part}').offsetTop") for part in (only or "results", "tables"))
+    top, end = (
+        page.run(f"document.getElementById('{part}').offsetTop")
+        for part in (only or "results", "tables")
+    )
     top = top if only else 0
     with tempfile.TemporaryDirectory() as folder:
         picture = Path(folder) / "page.png"

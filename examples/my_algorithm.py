@@ -38,7 +38,9 @@ class StepPrice:
         self.multiplier = np.maximum(self.multiplier + self.config.step * np.sign(J_c - d), 0.0)
         price = batch.adv_c.new_tensor(self.multiplier)
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, price)
-        fit = self.learner.fit(batch, SurrogateObjective([clipped_reward(A)], 0.2, lambda L: (-1.0,)))
+        fit = self.learner.fit(
+            batch, SurrogateObjective([clipped_reward(A)], 0.2, lambda L: (-1.0,))
+        )
         return {"kl": fit.kl, "passes": fit.passes, **fit.metrics}
 
     def state_dict(self):

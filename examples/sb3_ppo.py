@@ -3,8 +3,8 @@
     pip install -c constraints.txt -e '.[examples]'
     python examples/sb3_ppo.py --task cspo/SafetyPointGoal1-v0 --steps 200000
 
-Every step tells its cost in `info["cost"]`. PPO does not look at it: the return rises, and so does the cost. Compare
-with `cspo train SafetyPointGoal1-v0 --cost-limit 25`, which keeps the cost down.
+Every step tells its cost in `info["cost"]`. PPO does not look at it: the return rises, and so does
+the cost. Compare with `cspo train SafetyPointGoal1-v0 --cost-limit 25`, which keeps the cost down.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ class EpisodeCosts(BaseCallback):
         self.cost += [info["cost"] for info in infos]
         for i, info in enumerate(infos):
             if "episode" in info:  # Stable-Baselines3 adds this in the last step of an episode
-                print(f"{self.num_timesteps:>9} steps  return {info['episode']['r']:>9.2f}  cost {self.cost[i]:>6.0f}")
+                print(
+                    f"{self.num_timesteps:>9} steps  return {info['episode']['r']:>9.2f}  cost {self.cost[i]:>6.0f}"
+                )
                 self.cost[i] = 0.0
         return True
 
@@ -39,16 +41,22 @@ class EpisodeCosts(BaseCallback):
 def main() -> None:
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description="PPO of Stable-Baselines3 on a task of cspo")
-    parser.add_argument("--task", default="cspo/SafetyPointGoal1-v0", help="a Gymnasium id; `cspo tasks` lists ours")
+    parser.add_argument(
+        "--task", default="cspo/SafetyPointGoal1-v0", help="a Gymnasium id; `cspo tasks` lists ours"
+    )
     parser.add_argument("--steps", type=int, default=200_000, help="environment steps")
     parser.add_argument("--num-envs", type=int, default=4, help="copies of the environment")
-    parser.add_argument("--rollout", type=int, default=1024, help="steps of each copy between two updates")
+    parser.add_argument(
+        "--rollout", type=int, default=1024, help="steps of each copy between two updates"
+    )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)  # networks this small are slower on several
     environments = make_vec_env(arguments.task, arguments.num_envs, seed=arguments.seed)
-    model = PPO("MlpPolicy", environments, n_steps=arguments.rollout, seed=arguments.seed, device="cpu")
+    model = PPO(
+        "MlpPolicy", environments, n_steps=arguments.rollout, seed=arguments.seed, device="cpu"
+    )
     model.learn(arguments.steps, callback=EpisodeCosts())
     environments.close()
 

@@ -32,8 +32,18 @@ class Browser:
     def __init__(self, executable: str, profile: str) -> None:
         commands, self._out = map(_high, os.pipe())
         self._in, answers = map(_high, os.pipe())
-        options = ["--headless=new", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-dev-shm-usage"]
-        options += ["--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={profile}"]
+        options = [
+            "--headless=new",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+            "--disable-dev-shm-usage",
+        ]
+        options += [
+            "--disable-background-networking",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={profile}",
+        ]
         if os.getuid() == 0:
             options.append("--no-sandbox")  # Chromium refuses to run as root otherwise
 
@@ -108,11 +118,19 @@ class Page:
     """One open page."""
 
     def __init__(
-        self, browser: Browser, file: Path, width: int, height: int = 900, dark: bool = False, scale: float = 1.0
+        self,
+        browser: Browser,
+        file: Path,
+        width: int,
+        height: int = 900,
+        dark: bool = False,
+        scale: float = 1.0,
     ) -> None:
         self.browser = browser
         self.target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
@@ -128,7 +146,9 @@ class Page:
 
     def run(self, script: str) -> Any:
         """Return the value of an expression, or raise what it raised."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise RuntimeError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
@@ -142,7 +162,9 @@ class Page:
     def centre(self, selector: str) -> tuple[float, float]:
         """Scroll to an element and return its middle."""
         found = json.dumps(selector)
-        self.run(f"document.querySelector({found}).scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        self.run(
+            f"document.querySelector({found}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
+        )
         x, y = self.run(
             f"(() => {{ const box = document.querySelector({found}).getBoundingClientRect();"
             " return [box.left + box.width / 2, box.top + box.height / 2]; })()"
@@ -171,8 +193,16 @@ class Page:
     def screenshot(self, file: Path, top: float = 0.0, height: float | None = None) -> bytes:
         """Write a PNG of the page, the whole of it unless a part is asked for."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": top, "width": size["width"], "height": height or size["height"] - top, "scale": 1}
-        answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
+        clip = {
+            "x": 0,
+            "y": top,
+            "width": size["width"],
+            "height": height or size["height"] - top,
+            "scale": 1,
+        }
+        answer = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+        )
         content = base64.b64decode(answer["data"])
         file.write_bytes(content)
         return content
@@ -187,7 +217,11 @@ class Page:
                 found.append(str(data["exceptionDetails"]))
             elif kind == "Log.entryAdded" and data["entry"]["level"] in ("error", "warning"):
                 found.append(data["entry"]["text"])
-            elif kind == "Runtime.consoleAPICalled" and data["type"] in ("error", "warning", "assert"):
+            elif kind == "Runtime.consoleAPICalled" and data["type"] in (
+                "error",
+                "warning",
+                "assert",
+            ):
                 found.append(str(data["args"]))
         return found
 
@@ -201,7 +235,11 @@ class Page:
         ]
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        return (event for event in self.browser.events if event.get("sessionId") == self.session and "method" in event)
+        return (
+            event
+            for event in self.browser.events
+            if event.get("sessionId") == self.session and "method" in event
+        )
 
     def close(self) -> None:
         """Close the page."""

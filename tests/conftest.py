@@ -86,7 +86,9 @@ def small_policy(
     return Policy(observation, action, costs, Normaliser(observation), rng, hidden, log_std)
 
 
-def random_batch(policy: Policy, samples: int, costs: int = 1, seed: int = 1, **changes: Any) -> Batch:
+def random_batch(
+    policy: Policy, samples: int, costs: int = 1, seed: int = 1, **changes: Any
+) -> Batch:
     """Return a batch that `policy` could have collected, with random advantages and targets."""
     rng = np.random.default_rng(seed)
     actor = policy.actor

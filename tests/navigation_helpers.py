@@ -30,7 +30,10 @@ def objects_of(name: str) -> list[tuple[str, int, float]]:
 
 def keepouts(name: str) -> list[float]:
     """Room of the robot and of every object, in the order of placement."""
-    return [ROBOT_KEEPOUT, *(keepout for _, count, keepout in objects_of(name) for _ in range(count))]
+    return [
+        ROBOT_KEEPOUT,
+        *(keepout for _, count, keepout in objects_of(name) for _ in range(count)),
+    ]
 
 
 def rows_of(name: str, kind: str) -> slice:
@@ -45,7 +48,11 @@ def rows_of(name: str, kind: str) -> slice:
 
 def lidar_columns(name: str, kind: str) -> slice:
     """Which columns of the observation are the lidar of a class."""
-    order = ["buttons", "goal", "hazards", "gremlins"] if "Button" in name else ["goal", "hazards", "vases"]
+    order = (
+        ["buttons", "goal", "hazards", "gremlins"]
+        if "Button" in name
+        else ["goal", "hazards", "vases"]
+    )
     start = (24 if "Car" in name else 12) + 16 * order.index(kind)
     return slice(start, start + 16)
 
@@ -70,11 +77,14 @@ def lidar(points: Any, position: Any, matrix: Any) -> Array:
 
 def is_clear(x: float, y: float, keepout: float, others: list[tuple[float, float, float]]) -> bool:
     return all(
-        math.sqrt((x - other_x) ** 2 + (y - other_y) ** 2) >= keepout + other for other_x, other_y, other in others
+        math.sqrt((x - other_x) ** 2 + (y - other_y) ** 2) >= keepout + other
+        for other_x, other_y, other in others
     )
 
 
-def try_to_place(random: np.random.RandomState, keepout: float, others: list[Any], tries: int) -> Any:
+def try_to_place(
+    random: np.random.RandomState, keepout: float, others: list[Any], tries: int
+) -> Any:
     """Return (x, y), or None after so many tries."""
     for _ in range(tries):
         x = random.uniform(-1.5 + keepout, 1.5 - keepout)
@@ -93,7 +103,9 @@ def world(random: np.random.RandomState, name: str) -> tuple[Array, Array]:
         found = try_to_place(random, room, placed, 100)
         placed = [] if found is None else [*placed, (*found, room)]
     heading = random.uniform(0.0, 2.0 * np.pi)
-    return np.array(placed)[:, :2], np.array([heading, *(random.uniform(0.0, 2.0 * np.pi) for _ in rooms[1:])])
+    return np.array(placed)[:, :2], np.array(
+        [heading, *(random.uniform(0.0, 2.0 * np.pi) for _ in rooms[1:])]
+    )
 
 
 def goal_area(random: np.random.RandomState, robot: Any, objects: Any) -> Any:
@@ -122,8 +134,8 @@ def arrange(
 ) -> None:
     """Start a world at rest: the robot and the objects of the classes given are where asked, all others far away.
 
-    Classes by their names, as `hazards=[(0.3, 0.0), ...]`; fewer places than objects leave the last ones far away.
-    """
+    Classes by their names, as `hazards=[(0.3, 0.0), ...]`; fewer places than objects leave the last
+    ones far away."""
     places = [np.asarray(robot, float)]
     for number, (kind, count, _) in enumerate(objects_of(env.name)):
         asked = np.reshape(given.pop(kind, []), (-1, 2))
@@ -143,7 +155,9 @@ def arrange(
 
 def set_goal_button(env: NavigationEnv, button: int, index: int = 0) -> None:
     env.goal_button[index] = button
-    env.objects[index, rows_of(env.name, "goal")] = env.objects[index, rows_of(env.name, "buttons")][button]
+    env.objects[index, rows_of(env.name, "goal")] = env.objects[
+        index, rows_of(env.name, "buttons")
+    ][button]
 
 
 def goal_of(env: NavigationEnv, index: int = 0) -> Array:
@@ -160,7 +174,10 @@ def touched_by_robot(env: NavigationEnv, index: int = 0) -> set[str]:
     """Names of the bodies that any part of the robot is in contact with, told by MuJoCo's own objects."""
     model, data = env.physics.models[index], env.physics.data[index]
     robot = {"agent", "left", "right", "rear"}
-    names = [{model.body(model.geom_bodyid[geom]).name for geom in contact.geom} for contact in data.contact]
+    names = [
+        {model.body(model.geom_bodyid[geom]).name for geom in contact.geom}
+        for contact in data.contact
+    ]
     return set().union(*(pair - robot for pair in names if pair & robot))
 
 

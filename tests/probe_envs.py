@@ -17,9 +17,8 @@ Array = NDArray[np.float64]
 class ScriptedBatch:
     """A `BatchEnv` that plays back random arrays and remembers every action.
 
-    `ends` maps (step, environment) to "terminated" or "truncated"; steps count from 0 and go on over epochs,
-    since the trainer's resets do not rewind the script.
-    """
+    `ends` maps (step, environment) to "terminated" or "truncated"; steps count from 0 and go on
+    over epochs, since the trainer's resets do not rewind the script."""
 
     name = "Scripted"
 
@@ -93,7 +92,9 @@ class Probe(gymnasium.Env[Any, Any]):
         self.action_space = Box(-1.0, 1.0, (1,), np.float64)
         self.length, self.ending, self.steps = length, ending, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self.steps = 0
         return np.ones(1), {}
@@ -102,7 +103,10 @@ class Probe(gymnasium.Env[Any, Any]):
         reward, cost = self.outcome(float(action[0]))
         self.steps += 1
         ended = self.steps == self.length
-        terminated, truncated = ended and self.ending == "terminated", ended and self.ending == "truncated"
+        terminated, truncated = (
+            ended and self.ending == "terminated",
+            ended and self.ending == "truncated",
+        )
         return np.ones(1), reward, terminated, truncated, {"cost": cost}
 
     def outcome(self, a: float) -> tuple[float, Any]:
@@ -120,9 +124,8 @@ class ConstantSignals(Probe):
 class Tradeoff(Probe):
     """Reward -(a - 0.7)^2 + noise, cost 1 + a, 50 steps: the reward asks for a = 0.7, a limit d < 85 for d/50 - 1.
 
-    The noise keeps the standard deviation of the reward advantage, and with it the right multiplier, from
-    following the policy's own standard deviation.
-    """
+    The noise keeps the standard deviation of the reward advantage, and with it the right
+    multiplier, from following the policy's own standard deviation."""
 
     def outcome(self, a: float) -> tuple[float, Any]:
         return -((a - 0.7) ** 2) + float(self.np_random.normal()), 1.0 + a
@@ -148,7 +151,9 @@ class RandomWalk(gymnasium.Env[Any, Any]):
         self.action_space = Box(np.array([-3.0, 0.0]), np.array([7.0, 1.0]), dtype=np.float64)
         self.x, self.steps = 0.0, 0
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Array, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: Any = None
+    ) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self.x, self.steps = float(self.np_random.uniform(-0.5, 0.5)), 0
         return self._observation(), {}

@@ -56,7 +56,10 @@ def write_run(
     lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
     (folder / "progress.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if planned is None or planned == epochs:
-        summary = {"parameter_hash": f"{abs(hash(seed)):016x}", "versions": dict(versions or {"torch": "2.9.0"})}
+        summary = {
+            "parameter_hash": f"{abs(hash(seed)):016x}",
+            "versions": dict(versions or {"torch": "2.9.0"}),
+        }
         (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     return folder
 
@@ -71,7 +74,12 @@ def small_study(root: Path, seeds: int = 3, epochs: int = 20) -> Path:
                 cost = 25 + 12 * np.sin(0.9 * time + a) + random.normal(size=epochs)
                 logged = {"multiplier": 0.05 * time + 0.1 * seed}
                 if algo == "cspo":
-                    logged |= {"weight": np.exp(-0.1 * time), "gradient_norm": random.uniform(0.1, 1.0, epochs)}
+                    logged |= {
+                        "weight": np.exp(-0.1 * time),
+                        "gradient_norm": random.uniform(0.1, 1.0, epochs),
+                    }
                 returns = 100 * (a + 1) + 10 * time + 5 * random.normal(size=epochs)
-                write_run(root, task, algo, seed, returns=returns, cost=np.abs(cost), columns=logged)
+                write_run(
+                    root, task, algo, seed, returns=returns, cost=np.abs(cost), columns=logged
+                )
     return root

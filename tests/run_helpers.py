@@ -107,7 +107,10 @@ def as_flags(settings: dict[str, Any]) -> list[str]:
         if isinstance(value, bool):
             words.append(flag(name if value else f"no_{name}"))
         else:
-            words += [flag(name), ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+            words += [
+                flag(name),
+                ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
+            ]
     return words
 
 
@@ -136,7 +139,9 @@ def wait_for_epochs(run: Path, epochs: int, process: subprocess.Popen[str]) -> N
 
 def final_state(run: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return everything in the newest checkpoint: plain values and arrays."""
-    with safetensors.safe_open(list_checkpoints(run / "checkpoints")[-1], framework="numpy") as file:
+    with safetensors.safe_open(
+        list_checkpoints(run / "checkpoints")[-1], framework="numpy"
+    ) as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return json.loads(file.metadata()["state"]), arrays
 

@@ -63,7 +63,8 @@ def test_interval_resamples_whole_seeds() -> None:
     values = np.array([[0.0, 1.0, 2.0, 3.0], [10.0, 11.0, 12.0, 13.0], [20.0, 21.0, 22.0, 23.0]])
     estimate = iqm_estimate(values)
     assert estimate.value == pytest.approx(11.5)
-    # A seed is drawn three times with probability 1 / 27 > 2.5 %: the bounds are the means of seeds 0 and 2 alone.
+    # A seed is drawn three times with probability 1 / 27 > 2.5 %: the bounds are the means of seeds
+    # 0 and 2 alone.
     assert (estimate.low, estimate.high) == exact_interval(values)
     assert (estimate.low, estimate.high) == (1.5, 21.5)
     assert estimate.half_width == pytest.approx(10.0)
@@ -93,7 +94,9 @@ def test_one_seed_has_no_interval() -> None:
 
 
 def test_unknown_epochs_are_left_out_of_the_interval_too() -> None:
-    values = np.array([[math.nan, 0.0, 0.0, 0.0], [10.0, 10.0, 10.0, 10.0], [20.0, 20.0, 20.0, 20.0]])
+    values = np.array(
+        [[math.nan, 0.0, 0.0, 0.0], [10.0, 10.0, 10.0, 10.0], [20.0, 20.0, 20.0, 20.0]]
+    )
     estimate = iqm_estimate(values)
     assert (estimate.low, estimate.high) == (0.0, 20.0)
     values[0] = math.nan  # a seed of which nothing is known
@@ -131,12 +134,18 @@ def test_stratified_takes_tasks_of_different_shape() -> None:
         ([3, 4], [1, 2], 1.0),
         ([1, 2], [3, 4], 0.0),
         ([1, 3], [2, 2], 0.5),
-        ([1, 2, 3], [2, 3, 4], (0 + 0.5 + 1.5) / 9),  # 1 beats none; 2 ties one; 3 beats one and ties one
+        (
+            [1, 2, 3],
+            [2, 3, 4],
+            (0 + 0.5 + 1.5) / 9,
+        ),  # 1 beats none; 2 ties one; 3 beats one and ties one
         ([2, 2], [2, 2], 0.5),
         ([5], [1, 9, 5, 2], 2.5 / 4),
     ],
 )
-def test_probability_of_improvement_by_hand(a: list[float], b: list[float], expected: float) -> None:
+def test_probability_of_improvement_by_hand(
+    a: list[float], b: list[float], expected: float
+) -> None:
     estimate = probability_of_improvement(a, b)
     assert estimate.value == pytest.approx(expected, abs=1e-12)
     if min(len(a), len(b)) > 1:
@@ -153,7 +162,9 @@ def test_probability_of_improvement_interval_by_enumeration() -> None:
         for second in itertools.product(b, repeat=3)
     ]
     estimate = probability_of_improvement(a, b, resamples=20_000)
-    assert estimate.low == pytest.approx(np.quantile(outcomes, 0.025), abs=0.12)  # outcomes are ninths
+    assert estimate.low == pytest.approx(
+        np.quantile(outcomes, 0.025), abs=0.12
+    )  # outcomes are ninths
     assert estimate.high == pytest.approx(np.quantile(outcomes, 0.975), abs=0.12)
     assert probability_of_improvement(b, a).value == pytest.approx(1.0 - estimate.value)
     assert math.isnan(probability_of_improvement([], [1.0]).value)
@@ -188,7 +199,9 @@ def test_paired_difference_covers_the_truth() -> None:
     hits = 0
     for _ in range(1000):
         of_seed = 1000.0 * draws.standard_normal(3)
-        found = difference_of_means(of_seed + draws.standard_normal(3), of_seed + draws.standard_normal(3), paired=True)
+        found = difference_of_means(
+            of_seed + draws.standard_normal(3), of_seed + draws.standard_normal(3), paired=True
+        )
         hits += found.low <= 0.0 <= found.high
         assert found.half_width < 100.0
     assert 0.93 <= hits / 1000 <= 0.97

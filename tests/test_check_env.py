@@ -238,10 +238,15 @@ def test_six_values_are_as_good_as_five():
 
 
 def test_a_cost_function_fills_in_for_a_missing_cost():
-    assert check_env(NoCost(), cost_fn=lambda before, action, after, info: float(after[0] > before[0])) == []
+    assert (
+        check_env(NoCost(), cost_fn=lambda before, action, after, info: float(after[0] > before[0]))
+        == []
+    )
     assert check_env(NoCost(), cost_fn=lambda *_: [0.0, 1.0]) == []
     assert any("cost was negative" in one for one in check_env(NoCost(), cost_fn=lambda *_: -1.0))
-    assert any("cost_fn raised TypeError" in one for one in check_env(NoCost(), cost_fn=lambda: 0.0))
+    assert any(
+        "cost_fn raised TypeError" in one for one in check_env(NoCost(), cost_fn=lambda: 0.0)
+    )
 
 
 def test_the_native_tasks_are_sound():

@@ -21,7 +21,11 @@ STATE = {
     "nothing": None,
     "nan": float("nan"),
     "list": [1, {"a": 2.5}],
-    "nested": {"array": np.arange(6.0).reshape(2, 3), "tensor": torch.tensor([1.5, -0.0]), "empty": np.zeros((0, 2))},
+    "nested": {
+        "array": np.arange(6.0).reshape(2, 3),
+        "tensor": torch.tensor([1.5, -0.0]),
+        "empty": np.zeros((0, 2)),
+    },
     "strided": np.arange(12.0).reshape(3, 4).T,
 }
 
@@ -29,10 +33,19 @@ STATE = {
 def test_round_trip_keeps_values_types_and_bits(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, 3, STATE)
     state = checkpoint.load(path)
-    assert (state["epoch"], state["big"], state["nothing"], state["list"]) == (3, 2**100, None, [1, {"a": 2.5}])
+    assert (state["epoch"], state["big"], state["nothing"], state["list"]) == (
+        3,
+        2**100,
+        None,
+        [1, {"a": 2.5}],
+    )
     assert np.isnan(state["nan"])
-    assert isinstance(state["nested"]["tensor"], torch.Tensor) and isinstance(state["nested"]["array"], np.ndarray)
-    assert state["nested"]["tensor"].numpy().tobytes() == STATE["nested"]["tensor"].numpy().tobytes()
+    assert isinstance(state["nested"]["tensor"], torch.Tensor) and isinstance(
+        state["nested"]["array"], np.ndarray
+    )
+    assert (
+        state["nested"]["tensor"].numpy().tobytes() == STATE["nested"]["tensor"].numpy().tobytes()
+    )
     assert state["nested"]["empty"].shape == (0, 2)
     np.testing.assert_array_equal(state["strided"], STATE["strided"])
 
@@ -54,7 +67,10 @@ def test_a_runs_checkpoint_is_json_and_numbers(tmp_path: Path) -> None:
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for epoch in range(1, 5):
         checkpoint.save(tmp_path, epoch, {**STATE, "epoch": epoch}, keep=2)
-    assert [path.stem for path in checkpoint.list_checkpoints(tmp_path)] == ["epoch-000003", "epoch-000004"]
+    assert [path.stem for path in checkpoint.list_checkpoints(tmp_path)] == [
+        "epoch-000003",
+        "epoch-000004",
+    ]
     state, notes = checkpoint.load_newest(tmp_path)
     assert state is not None and state["epoch"] == 4 and notes == []
     state, _ = checkpoint.load_newest(tmp_path, rows=3)

@@ -29,7 +29,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["--help"], ["--version"], ["train", "--help"], ["tasks"], ["algos"], ["bench", "--help"], ["eval", "-h"]],
+    [
+        [],
+        ["--help"],
+        ["--version"],
+        ["train", "--help"],
+        ["tasks"],
+        ["algos"],
+        ["bench", "--help"],
+        ["eval", "-h"],
+    ],
 )
 def test_help_is_light(words: list[str]) -> None:
     script = (
@@ -43,7 +52,9 @@ def test_help_is_light(words: list[str]) -> None:
 
 def test_help_is_fast() -> None:
     """Half a second of processor time, whatever else the machine is doing."""
-    resource = pytest.importorskip("resource", reason="processor time of children is counted on POSIX only")
+    resource = pytest.importorskip(
+        "resource", reason="processor time of children is counted on POSIX only"
+    )
 
     def used() -> float:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -51,7 +62,12 @@ def test_help_is_fast() -> None:
 
     def once() -> float:
         before = used()
-        assert subprocess.run([sys.executable, "-m", "cspo.cli", "--help"], capture_output=True).returncode == 0
+        assert (
+            subprocess.run(
+                [sys.executable, "-m", "cspo.cli", "--help"], capture_output=True
+            ).returncode
+            == 0
+        )
         return used() - before
 
     assert min(once() for _ in range(3)) < 0.5
@@ -91,7 +107,13 @@ def test_train_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         main(["train", "--algo", "ppo-lag", "--help"])
     assert leaving.value.code == 0
     output = capsys.readouterr().out
-    for shown in ("--cost-limit", "--multiplier-lr", "--steps-per-epoch", "(default: 20000)", "--no-tensorboard"):
+    for shown in (
+        "--cost-limit",
+        "--multiplier-lr",
+        "--steps-per-epoch",
+        "(default: 20000)",
+        "--no-tensorboard",
+    ):
         assert shown in output, shown
     assert "--form" not in output  # another algorithm's
 
@@ -142,7 +164,11 @@ def test_train_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_wrong_input(
-    words: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(words.split()) == 2
@@ -156,14 +182,20 @@ def test_a_real_process_reports_errors_the_same_way() -> None:
     process = start("train", "SafetyHoperVelocity-v1")
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and output == ""
-    assert errors == "cspo: error: there is no task 'SafetyHoperVelocity-v1': did you mean 'SafetyHopperVelocity-v1'?\n"
+    assert (
+        errors
+        == "cspo: error: there is no task 'SafetyHoperVelocity-v1': did you mean 'SafetyHopperVelocity-v1'?\n"
+    )
 
 
 def test_train_to_a_file(tmp_path: Path) -> None:
     process = start("train", TASK, *FAST, "--algo", "ppo", cwd=tmp_path)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert errors.startswith("cspo: an episode lasts up to 1000 steps") and len(errors.splitlines()) == 1
+    assert (
+        errors.startswith("cspo: an episode lasts up to 1000 steps")
+        and len(errors.splitlines()) == 1
+    )
     assert "2/2" in output and "\x1b" not in output and "finished" in output
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {f"{TASK}-ppo-seed3"}
 
@@ -183,7 +215,9 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().out
     assert all(name in output for name in names)
     assert main(["algos", "--json"]) == 0
-    assert {"cspo", "ppo", "ppo-lag"} <= {row["name"] for row in json.loads(capsys.readouterr().out)}
+    assert {"cspo", "ppo", "ppo-lag"} <= {
+        row["name"] for row in json.loads(capsys.readouterr().out)
+    }
     assert main(["algos"]) == 0
     assert "ppo-lag" in capsys.readouterr().out
 
@@ -199,23 +233,67 @@ def test_eval_and_plot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "deterministic, 4 episodes" in capsys.readouterr().out
     (run / "curve.png").unlink()
     assert main(["plot", str(run)]) == 0
-    assert capsys.readouterr().out.strip() == str(run / "curve.png") and (run / "curve.png").exists()
+    assert (
+        capsys.readouterr().out.strip() == str(run / "curve.png") and (run / "curve.png").exists()
+    )
 
 
 def test_bench(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "env", TASK, "--num-envs", "2", "--threads", "1", "--seconds", "0.1", "--json"]) == 0
+    assert (
+        main(
+            [
+                "bench",
+                "env",
+                TASK,
+                "--num-envs",
+                "2",
+                "--threads",
+                "1",
+                "--seconds",
+                "0.1",
+                "--json",
+            ]
+        )
+        == 0
+    )
     result = json.loads(capsys.readouterr().out)
-    assert set(result) >= {"task", "num_envs", "threads", "stepper", "steps_per_s", "raw_steps_per_s", "ratio"}
+    assert set(result) >= {
+        "task",
+        "num_envs",
+        "threads",
+        "stepper",
+        "steps_per_s",
+        "raw_steps_per_s",
+        "ratio",
+    }
     assert main(["bench"]) == 0
 
 
 def test_bench_train_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     from cspo.lab.bench import EpochTimes, _common_speed, bench_train
 
-    small = {"num_envs": 4, "steps_per_epoch": 400, "passes": 2, "hidden_sizes": (16, 16), "tensorboard": False}
+    small = {
+        "num_envs": 4,
+        "steps_per_epoch": 400,
+        "passes": 2,
+        "hidden_sizes": (16, 16),
+        "tensorboard": False,
+    }
     result = bench_train(TASK, epochs=2, threads=1, **small)
-    assert set(result) >= {"task", "algo", "threads", "runs", "steps_per_s", "rollout_s", "update_s", "epoch_s"}
-    assert result["physics_s"] < result["rollout_s"] < result["epoch_s"] and 0.0 < result["other_share"] < 1.0
+    assert set(result) >= {
+        "task",
+        "algo",
+        "threads",
+        "runs",
+        "steps_per_s",
+        "rollout_s",
+        "update_s",
+        "epoch_s",
+    }
+    assert (
+        result["physics_s"] < result["rollout_s"] < result["epoch_s"]
+        and 0.0 < result["other_share"] < 1.0
+    )
     assert result["steps_per_s"] == pytest.approx(400 / result["epoch_s"])
     # Two runs of 2 s epochs, one of them a second later: both run together from 1 to 4.
     first = [EpochTimes(2.0, 2.0, 0, 0, 0), EpochTimes(4.0, 2.0, 0, 0, 0)]
@@ -223,7 +301,9 @@ def test_bench_train_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _common_speed([first, second], 100) == pytest.approx(100.0)
 
 
-def test_parity_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parity_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from types import SimpleNamespace
 
     import cspo.envs.tools.parity
@@ -241,19 +321,36 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     assert main(["doctor", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     assert findings["healthy"] and findings["machine"]["stepper"] in ("compiled", "python")
-    assert {"python", "cspo", "torch", "mujoco", "gymnasium", "numpy", "numba"} == set(findings["versions"])
+    assert {"python", "cspo", "torch", "mujoco", "gymnasium", "numpy", "numba"} == set(
+        findings["versions"]
+    )
 
     monkeypatch.setattr(cspo.commands.doctor, "_train_and_reload", lambda: 1 / 0)
     monkeypatch.setattr(cspo.commands.doctor, "_step_task", lambda: "fine")
     assert main(["doctor"]) == 1
     output = capsys.readouterr().out
     assert "FAILED  training: ZeroDivisionError" in output and "Something is wrong" in output
-    assert not cspo.commands.doctor._mujoco_version("3.5.0")[0] and not cspo.commands.doctor._mujoco_version("2.3.3")[0]
-    assert cspo.commands.doctor._mujoco_version("3.2.7")[0] and cspo.commands.doctor._mujoco_version("3.4.1")[0]
+    assert (
+        not cspo.commands.doctor._mujoco_version("3.5.0")[0]
+        and not cspo.commands.doctor._mujoco_version("2.3.3")[0]
+    )
+    assert (
+        cspo.commands.doctor._mujoco_version("3.2.7")[0]
+        and cspo.commands.doctor._mujoco_version("3.4.1")[0]
+    )
 
 
 def test_two_cost_limits_on_the_command_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ["train", "run_helpers:TwoCosts", "--cost-limit", "25,5", "--alpha", "0.3,0.5", "--run-dir", str(run)]
+    words = [
+        "train",
+        "run_helpers:TwoCosts",
+        "--cost-limit",
+        "25,5",
+        "--alpha",
+        "0.3,0.5",
+        "--run-dir",
+        str(run),
+    ]
     assert main([*words, "--quiet", *FAST]) == 0
     assert np.allclose(cspo.load(run).cost_limit, [25.0, 5.0])

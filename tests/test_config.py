@@ -54,7 +54,9 @@ def test_command_line_file_and_python_give_the_same_settings(tmp_path: Path) -> 
 
 def test_priority_is_preset_then_file_then_flag(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text(f'task = "{TASK}"\nalgo = "cspo"\nseed = 7\ngamma = 0.9\n[algorithm]\nclip = 0.1\n')
+    file.write_text(
+        f'task = "{TASK}"\nalgo = "cspo"\nseed = 7\ngamma = 0.9\n[algorithm]\nclip = 0.1\n'
+    )
     config = in_words(["--config", str(file), "--gamma", "0.8"])
     assert (config.task, config.seed, config.gamma, config.algorithm.clip) == (TASK, 7, 0.8, 0.1)
     assert list(config.algorithm.alpha) == preset("cspo", TASK)["algorithm"]["alpha"]
@@ -62,7 +64,9 @@ def test_priority_is_preset_then_file_then_flag(tmp_path: Path) -> None:
 
 
 def test_presets_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cspo.config.preset", lambda algo, task: {"seed": 5, "algorithm": {"clip": 0.15}})
+    monkeypatch.setattr(
+        "cspo.config.preset", lambda algo, task: {"seed": 5, "algorithm": {"clip": 0.15}}
+    )
     config = make_config(TASK)
     assert config.seed == 5 and config.algorithm.clip == 0.15
     assert in_words([TASK]) == config
@@ -83,7 +87,9 @@ def test_settings_survive_a_run_folder(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", config).close()
     assert load_config(tmp_path / "run") == config
     assert from_dict(to_dict(config)) == config
-    assert make_config(file=tmp_path / "run" / "config.toml") == config  # a run's settings, used for a new one
+    assert (
+        make_config(file=tmp_path / "run" / "config.toml") == config
+    )  # a run's settings, used for a new one
 
 
 def test_every_setting_has_a_flag_and_an_explanation() -> None:
@@ -156,7 +162,10 @@ def test_text_on_the_command_line(text: str, hint: Any, value: Any) -> None:
         ({"hidden_sizes": ()}, "--hidden-sizes needs at least one layer"),
         ({"hidden_sizes": (64, 0)}, "--hidden-sizes needs at least one layer"),
         ({"clip": 0.0}, "--clip must be positive"),
-        ({"alpha": (0.1, 0.2, 0.3)}, "--alpha must be one non-negative value or one per cost limit"),
+        (
+            {"alpha": (0.1, 0.2, 0.3)},
+            "--alpha must be one non-negative value or one per cost limit",
+        ),
         ({"weight_memory": 1.0}, "--weight-memory"),
         ({"weight_min": 5.0, "weight_max": 1.0}, "above the upper bound"),
     ],

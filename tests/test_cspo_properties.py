@@ -1,8 +1,8 @@
 """What the paper proves about CSPO, checked on real policies.
 
-The gradient of CSPO's loss comes from the library, in float32; everything it is compared with is computed here in
-float64 from the definitions. Achieved relative errors are below 1e-6; 1e-5 is allowed.
-"""
+The gradient of CSPO's loss comes from the library, in float32; everything it is compared with is
+computed here in float64 from the definitions. Achieved relative errors are below 1e-6; 1e-5 is
+allowed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,18 @@ from cspo.types import Batch, Discount
 
 GAMMA, EPS, ROWS, D = 0.99, 0.2, 200, np.array([25.0])
 TOLERANCE = 1e-5
-FREE = {"weight_min": 1e-9, "weight_max": 1e9, "weight_epsilon": 1e-12, "weight_memory": 0.0, "divide": False}
+FREE = {
+    "weight_min": 1e-9,
+    "weight_max": 1e9,
+    "weight_epsilon": 1e-12,
+    "weight_memory": 0.0,
+    "divide": False,
+}
 
 
-def prepare(seed: int = 0, batch: Batch | None = None, **settings: Any) -> tuple[Any, RecordingLearner, Batch]:
+def prepare(
+    seed: int = 0, batch: Batch | None = None, **settings: Any
+) -> tuple[Any, RecordingLearner, Batch]:
     """Return CSPO on a small policy, with a learner that gives gradients instead of steps."""
     policy = small_policy(seed=seed)
     learner = RecordingLearner(policy, ROWS)
@@ -41,7 +49,9 @@ def prepare(seed: int = 0, batch: Batch | None = None, **settings: Any) -> tuple
     return algorithm, learner, random_batch(policy, ROWS, seed=seed + 1) if batch is None else batch
 
 
-def gradient(J_c: float, away: float = 0.0, seed: int = 0, batch: Batch | None = None, **settings: Any) -> Array:
+def gradient(
+    J_c: float, away: float = 0.0, seed: int = 0, batch: Batch | None = None, **settings: Any
+) -> Array:
     """Return the gradient of CSPO's loss for an episode cost J_c, at a distance from theta_k."""
     algorithm, learner, data = prepare(seed, batch, **settings)
     algorithm.update(data, np.array([J_c]), D)
@@ -71,27 +81,36 @@ def reward(flat: Array, learner: RecordingLearner, batch: Batch) -> float:
 @pytest.mark.parametrize("divide", [True, False])
 @pytest.mark.parametrize("form", ["predictive", "direct", "scaled", "literal"])
 @pytest.mark.parametrize("seed", range(4))
-def test_penalty_and_its_gradient_vanish_where_the_surrogate_is_feasible(seed: int, form: Any, divide: bool) -> None:
+def test_penalty_and_its_gradient_vanish_where_the_surrogate_is_feasible(
+    seed: int, form: Any, divide: bool
+) -> None:
     """With g(theta) <= 0 the gradient is that of the Lagrangian, to the last bit: KKT points are unchanged."""
-    # Just inside the limit at theta_k (by more than the rounding error of L_C), and further in around it.
+    # Just inside the limit at theta_k (by more than the rounding error of L_C), and further in
+    # around it.
     for J_c, away in ((D[0] - 1e-3, 0.0), (D[0] - 20.0, 0.02), (D[0] - 20.0, 0.1)):
         settings = {"form": form, "divide": divide, "multiplier_init": 0.6, "weight_max": 1e9}
         with_penalty = gradient(J_c, away, seed, alpha=(0.85,), **settings)
         lagrangian = gradient(J_c, away, seed, alpha=(0.0,), **settings)
         np.testing.assert_array_equal(with_penalty, lagrangian)
     violated = gradient(D[0] + 1.0, 0.0, seed, alpha=(0.85,), **settings)
-    assert relative_error(violated, gradient(D[0] + 1.0, 0.0, seed, alpha=(0.0,), **settings)) > 0.01
+    assert (
+        relative_error(violated, gradient(D[0] + 1.0, 0.0, seed, alpha=(0.0,), **settings)) > 0.01
+    )
 
 
 def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_again() -> None:
     """J_c > d at theta_k, but g(theta) <= 0 after a step down the cost: only the Lagrangian is left."""
     results = []
     for alpha in (0.85, 0.0):
-        algorithm, learner, batch = prepare(alpha=(alpha,), form="literal", multiplier_init=0.6, divide=False)
+        algorithm, learner, batch = prepare(
+            alpha=(alpha,), form="literal", multiplier_init=0.6, divide=False
+        )
         metrics = algorithm.update(batch, D + 0.5, D)
         if alpha:
             assert metrics["effective_multiplier"] > 0.6 / (1 - GAMMA)
-        descent = learner.policy.actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0])
+        descent = learner.policy.actor.score_gradient(
+            batch.observation, batch.action, batch.adv_c[:, 0]
+        )
         learner.policy.actor.parameters.sub_(0.1 * descent)
         g = 0.5 + surrogate(float64(learner.policy.actor.parameters), learner, batch) / (1 - GAMMA)
         assert g < 0.0
@@ -99,12 +118,19 @@ def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_a
     np.testing.assert_array_equal(*results)
 
 
-# ---------------------------------------------------------------- value and gradient from independent samples
+# ---------------------------------------------------------------- value and gradient from
+# independent samples
 
 
 def minibatch_gradients(choice: str, count: int) -> tuple[Array, Array, Array]:
     """Return penalty gradients of random minibatches at the limit, their hinges, and the gradient of L_C of each."""
-    free = {"form": "predictive", "divide": False, "weight_min": 5.0, "weight_max": 5.0, "multiplier_init": 0.0}
+    free = {
+        "form": "predictive",
+        "divide": False,
+        "weight_min": 5.0,
+        "weight_max": 5.0,
+        "multiplier_init": 0.0,
+    }
     rng = np.random.default_rng(3)
     rows = [rng.choice(ROWS, 20, replace=False) for _ in range(count)]
     results = []
@@ -113,10 +139,16 @@ def minibatch_gradients(choice: str, count: int) -> tuple[Array, Array, Array]:
         algorithm.update(batch, D, D)
         results.append(np.array([learner.gradient(chosen) for chosen in rows]))
     A = float64(batch.adv_c[:, 0])
-    hinges = np.array([max(A[chosen].mean(), 0.0) / (1 - GAMMA) for chosen in rows])  # r = 1 at theta_k
+    hinges = np.array(
+        [max(A[chosen].mean(), 0.0) / (1 - GAMMA) for chosen in rows]
+    )  # r = 1 at theta_k
     actor = learner.policy.actor
     slopes = [
-        float64(actor.score_gradient(batch.observation[chosen], batch.action[chosen], batch.adv_c[chosen, 0]))
+        float64(
+            actor.score_gradient(
+                batch.observation[chosen], batch.action[chosen], batch.adv_c[chosen, 0]
+            )
+        )
         for chosen in rows
     ]
     return (results[0] - results[1]) / 5.0, hinges, np.array(slopes)
@@ -127,16 +159,22 @@ def test_hinge_takes_its_value_from_the_chosen_minibatch() -> None:
         penalties, hinges, slopes = minibatch_gradients(choice, 6)
         values = hinges if choice == "same" else np.concatenate([[0.0], hinges[:-1]])
         for penalty, value, slope in zip(penalties, values, slopes, strict=True):
-            np.testing.assert_allclose(penalty, value * slope, atol=2e-5 * max(value, 1.0) * np.linalg.norm(slope))
+            np.testing.assert_allclose(
+                penalty, value * slope, atol=2e-5 * max(value, 1.0) * np.linalg.norm(slope)
+            )
 
 
-def test_only_independent_minibatches_give_the_mean_penalty_the_direction_of_the_constraint() -> None:
+def test_only_independent_minibatches_give_the_mean_penalty_the_direction_of_the_constraint() -> (
+    None
+):
     """Mean of [g]_+ grad g over 3000 minibatches beside the product of the means: a standard error, or a bias."""
     distance = {}
     for choice in ("same", "previous"):
         penalties, hinges, slopes = minibatch_gradients(choice, 3000)
         error = penalties.mean(0) - hinges.mean() * slopes.mean(0)
-        distance[choice] = np.linalg.norm(error) / np.sqrt((penalties.var(0) / len(penalties)).sum())
+        distance[choice] = np.linalg.norm(error) / np.sqrt(
+            (penalties.var(0) / len(penalties)).sum()
+        )
     assert distance["previous"] < 2.0, "within the scatter of a mean over so many minibatches"
     assert distance["same"] > 5.0
 
@@ -147,7 +185,9 @@ def test_only_independent_minibatches_give_the_mean_penalty_the_direction_of_the
 @pytest.mark.parametrize("alpha", [0.3, 1.0])
 @pytest.mark.parametrize("form", ["direct", "scaled"])
 @pytest.mark.parametrize("seed", range(3))
-def test_penalty_gradient_is_the_shortest_step_to_the_linearised_boundary(seed: int, form: Any, alpha: float) -> None:
+def test_penalty_gradient_is_the_shortest_step_to_the_linearised_boundary(
+    seed: int, form: Any, alpha: float
+) -> None:
     """min |step|^2 subject to g + grad g . step = (1 - alpha) g, solved as a least-norm problem."""
     c = 7.0
     settings: dict[str, Any] = {**FREE, "form": form}
@@ -162,7 +202,9 @@ def test_penalty_gradient_is_the_shortest_step_to_the_linearised_boundary(seed: 
     assert relative_error(penalty, -shortest) < TOLERANCE
     # And in closed form: -alpha g grad g / |grad g|^2, of length alpha g / |grad g|.
     assert relative_error(penalty, alpha * g * grad_g / (grad_g @ grad_g)) < TOLERANCE
-    assert np.linalg.norm(penalty) == pytest.approx(alpha * g / np.linalg.norm(grad_g), rel=TOLERANCE)
+    assert np.linalg.norm(penalty) == pytest.approx(
+        alpha * g / np.linalg.norm(grad_g), rel=TOLERANCE
+    )
 
 
 @pytest.mark.parametrize(("form", "powers"), [("predictive", 1), ("literal", 2)])
@@ -171,7 +213,9 @@ def test_penalty_with_the_printed_surrogate_is_the_shortest_step_times_powers_of
 ) -> None:
     """The printed equations mix units: g carries 1 / (1 - gamma), the weight does not."""
     settings: dict[str, Any] = {**FREE, "form": form}
-    penalty = gradient(D[0] + 7.0, alpha=(0.5,), **settings) - gradient(D[0] + 7.0, alpha=(0.0,), **settings)
+    penalty = gradient(D[0] + 7.0, alpha=(0.5,), **settings) - gradient(
+        D[0] + 7.0, alpha=(0.0,), **settings
+    )
     _, learner, batch = prepare()
     theta_k = float64(learner.policy.actor.parameters)
     grad_L_C = central_differences(lambda flat: surrogate(flat, learner, batch), theta_k)
@@ -189,7 +233,14 @@ def test_scaled_penalty_does_not_depend_on_the_unit_of_cost(factor: float, away:
     parts = []
     for data, c in ((batch, 7.0), (in_cents, 7.0 * factor)):
         both = [
-            gradient(D[0] + c, away, batch=data, alpha=(alpha,), multiplier_init=0.0, **(FREE | {"form": "scaled"}))
+            gradient(
+                D[0] + c,
+                away,
+                batch=data,
+                alpha=(alpha,),
+                multiplier_init=0.0,
+                **(FREE | {"form": "scaled"}),
+            )
             for alpha in (0.6, 0.0)
         ]
         parts.append(both[0] - both[1])
@@ -204,7 +255,10 @@ def test_flat_constraints_are_corrected_more_strongly_than_steep_ones(factor: fl
     steeper = replace(batch, adv_c=batch.adv_c * factor)
     sizes = []
     for data in (batch, steeper):
-        pair = [gradient(D[0] + 7.0, batch=data, alpha=(a,), multiplier_init=0.0, **FREE) for a in (0.6, 0.0)]
+        pair = [
+            gradient(D[0] + 7.0, batch=data, alpha=(a,), multiplier_init=0.0, **FREE)
+            for a in (0.6, 0.0)
+        ]
         sizes.append(np.linalg.norm(pair[0] - pair[1]))
     assert sizes[1] / sizes[0] == pytest.approx(1.0 / factor, rel=2 * TOLERANCE)
 
@@ -212,7 +266,9 @@ def test_flat_constraints_are_corrected_more_strongly_than_steep_ones(factor: fl
 # ---------------------------------------------------------------- Proposition: local decrease
 
 
-def one_step(c: float, lam: float, eta: float, batch: Batch | None, alpha: float = 0.5) -> dict[str, float]:
+def one_step(
+    c: float, lam: float, eta: float, batch: Batch | None, alpha: float = 0.5
+) -> dict[str, float]:
     """Take one plain gradient step on CSPO's undivided loss and measure g in float64."""
     algorithm, learner, data = prepare(batch=batch, alpha=(alpha,), multiplier_init=lam, **FREE)
     w = algorithm.update(data, D + c, D)["weight"]
@@ -225,7 +281,9 @@ def one_step(c: float, lam: float, eta: float, batch: Batch | None, alpha: float
         "before": c + surrogate(theta, learner, data),
         "after": c + surrogate(float64(actor.parameters), learner, data),
         "gain": alpha * w * c * float(grad_g @ grad_g),  # alpha w g |grad g|^2
-        "delta": float(np.linalg.norm(grad_R) * np.linalg.norm(grad_g)),  # G_R G_g, the tightest bounds
+        "delta": float(
+            np.linalg.norm(grad_R) * np.linalg.norm(grad_g)
+        ),  # G_R G_g, the tightest bounds
         "inner": float(grad_R @ grad_g),
         "dual": lam * float(grad_g @ grad_g),
     }
@@ -240,7 +298,9 @@ def conflicting() -> Batch:
 
 @pytest.mark.parametrize("lam", [0.0, 0.4])
 @pytest.mark.parametrize("conflict", [True, False])
-def test_one_small_step_decreases_the_constraint_as_much_as_the_paper_says(conflict: bool, lam: float) -> None:
+def test_one_small_step_decreases_the_constraint_as_much_as_the_paper_says(
+    conflict: bool, lam: float
+) -> None:
     """g_new <= g - eta (alpha w g |grad g|^2 - delta) + O(eta^2)."""
     remainders = []
     for eta in (4e-3, 2e-3, 1e-3):
@@ -256,11 +316,15 @@ def test_one_small_step_decreases_the_constraint_as_much_as_the_paper_says(confl
 
 
 @pytest.mark.parametrize(("share", "sign"), [(1.1, -1), (0.9, 1)])
-def test_the_condition_for_decrease_is_sharp_where_reward_and_cost_conflict(share: float, sign: int) -> None:
+def test_the_condition_for_decrease_is_sharp_where_reward_and_cost_conflict(
+    share: float, sign: int
+) -> None:
     """Just above g = delta / (alpha w |grad g|^2) the constraint falls, just below it rises."""
     batch = conflicting()
     probe = one_step(1.0, 0.0, 1e-3, batch)
-    assert probe["inner"] == pytest.approx(probe["delta"], rel=1e-5), "the gradients have to be parallel"
+    assert probe["inner"] == pytest.approx(probe["delta"], rel=1e-5), (
+        "the gradients have to be parallel"
+    )
     threshold = probe["delta"] / probe["gain"]  # gain is alpha w |grad g|^2 for g = 1
     step = one_step(share * threshold, 0.0, 1e-3, batch)
     assert np.sign(step["after"] - step["before"]) == sign

@@ -34,7 +34,11 @@ OTHER_OPTIONS: dict[str, dict[str, Any]] = {
     "ppo-lag": {"algo": "ppo-lag"},
     "ppo-lag, projected": {"algo": "ppo-lag", "dual": "projected", "multiplier_max": 0.5},
     "ppo": {"algo": "ppo"},
-    "ppo, raw observations": {"algo": "ppo", "normalise_observations": False, "actor_lr_decay": False},
+    "ppo, raw observations": {
+        "algo": "ppo",
+        "normalise_observations": False,
+        "actor_lr_decay": False,
+    },
 }
 
 
@@ -62,7 +66,14 @@ def trainer(seed: int = 0, **settings: Any) -> cspo.Trainer:
 def numbers(reports: list[Any]) -> list[Any]:
     """Everything in the reports except the clock."""
     return [
-        (report.epoch, report.episode_return, report.cost, report.multiplier, report.kl, report.metrics)
+        (
+            report.epoch,
+            report.episode_return,
+            report.cost,
+            report.multiplier,
+            report.kl,
+            report.metrics,
+        )
         for report in reports
     ]
 
@@ -89,9 +100,18 @@ def test_number_of_threads_does_not_change_the_result() -> None:
 def test_another_seed_gives_other_networks_actions_and_starts() -> None:
     rollouts = []
     for seed in (0, 1):
-        env = ScriptedBatch(11, 4, {}, low=[-3.0, 0.0], high=[7.0, 1.0], num_costs=2, observation_size=2)
-        options = {"cost_limit": (2.0, 3.0), "steps_per_epoch": 40, "total_steps": 40, "num_envs": 4}
-        run = cspo.Trainer(cspo.make_config("scripted", "ppo", seed=seed, tensorboard=False, **options), env=env)
+        env = ScriptedBatch(
+            11, 4, {}, low=[-3.0, 0.0], high=[7.0, 1.0], num_costs=2, observation_size=2
+        )
+        options = {
+            "cost_limit": (2.0, 3.0),
+            "steps_per_epoch": 40,
+            "total_steps": 40,
+            "num_envs": 4,
+        }
+        run = cspo.Trainer(
+            cspo.make_config("scripted", "ppo", seed=seed, tensorboard=False, **options), env=env
+        )
         parameters = run.policy.actor.parameters.clone()
         list(run)
         rollouts.append((parameters, env.actions[0], env.seeds))
@@ -103,7 +123,9 @@ def test_another_seed_gives_other_networks_actions_and_starts() -> None:
 
 @pytest.mark.parametrize("name", OTHER_OPTIONS)
 @pytest.mark.parametrize("after", [1, 3])
-def test_interrupted_run_ends_exactly_like_an_uninterrupted_one(name: str, after: int, tmp_path: Any) -> None:
+def test_interrupted_run_ends_exactly_like_an_uninterrupted_one(
+    name: str, after: int, tmp_path: Any
+) -> None:
     whole = trainer(**OTHER_OPTIONS[name])
     expected = list(whole)
 
@@ -154,7 +176,11 @@ def test_hash_sees_every_trained_number() -> None:
     run = trainer()
     list(run)
     before = run.parameter_hash()
-    for array in (run.policy.actor.parameters, run.policy.critic_parameters, run.policy.normaliser.mean):
+    for array in (
+        run.policy.actor.parameters,
+        run.policy.critic_parameters,
+        run.policy.normaliser.mean,
+    ):
         flat = array.reshape(-1)
         kept = flat[-1].item()
         flat[-1] = kept + 1e-3

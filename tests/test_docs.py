@@ -18,12 +18,16 @@ def python_blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_algorithm_of_the_page_trains_and_prices_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_algorithm_of_the_page_trains_and_prices_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     registry.algorithm_names()  # loads the built-in ones
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     (code,) = python_blocks("docs/own-algorithm.md")
-    shorter = {"total_steps=100_000": 'total_steps=800, steps_per_epoch=400, num_envs=4, run_dir="run", quiet=True'}
+    shorter = {
+        "total_steps=100_000": 'total_steps=800, steps_per_epoch=400, num_envs=4, run_dir="run", quiet=True'
+    }
     for old, new in shorter.items():
         assert old in code
         code = code.replace(old, new)
@@ -54,7 +58,9 @@ def test_the_readme_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert policy([0.0] * 11).shape == (3,)
 
 
-@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")))
+@pytest.mark.parametrize(
+    "page", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
+)
 def test_links_on_pages_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\((?!https://)([^)#]+)", text):
@@ -62,11 +68,19 @@ def test_links_on_pages_lead_somewhere(page: str) -> None:
 
 
 def test_the_index_of_algorithms_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [name for name in registry.algorithm_names() if registry._is_built_in(registry.get_algorithm(name))]
-    monkeypatch.setattr(registry, "_registry", {name: registry.get_algorithm(name) for name in names})
+    names = [
+        name
+        for name in registry.algorithm_names()
+        if registry._is_built_in(registry.get_algorithm(name))
+    ]
+    monkeypatch.setattr(
+        registry, "_registry", {name: registry.get_algorithm(name) for name in names}
+    )
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     index = __import__("make_algorithm_index")
-    assert index.PAGE.read_text(encoding="utf-8") == index.page(), "run python docs/make_algorithm_index.py"
+    assert index.PAGE.read_text(encoding="utf-8") == index.page(), (
+        "run python docs/make_algorithm_index.py"
+    )
 
 
 def test_the_code_of_the_gymnasium_page_runs() -> None:

@@ -21,11 +21,16 @@ def steps(dual: Any, violations: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("violation", "expected"), [(1e-3, 0.036), (30.0, 0.036), (1e4, 0.036), (-1e-3, 0.0), (-25.0, 0.0)]
+    ("violation", "expected"),
+    [(1e-3, 0.036), (30.0, 0.036), (1e4, 0.036), (-1e-3, 0.0), (-25.0, 0.0)],
 )
-def test_first_adam_step_is_the_learning_rate_whatever_the_violation(violation: float, expected: float) -> None:
+def test_first_adam_step_is_the_learning_rate_whatever_the_violation(
+    violation: float, expected: float
+) -> None:
     # Adam's eps of 1e-8 shortens the step by 1e-8 / |violation|, at most 1e-5 of 0.035 here.
-    assert steps(make_dual("adam", 1, 0.001, 0.035), [violation])[0] == pytest.approx(expected, abs=4e-7)
+    assert steps(make_dual("adam", 1, 0.001, 0.035), [violation])[0] == pytest.approx(
+        expected, abs=4e-7
+    )
 
 
 def test_adam_multiplier_equals_torch_adam_with_clamping() -> None:
@@ -41,7 +46,9 @@ def test_adam_multiplier_equals_torch_adam_with_clamping() -> None:
             parameter.clamp_(min=0.0)
         expected.append(parameter.item())
     assert min(expected) == 0.0, "the clamp has to be exercised"
-    np.testing.assert_allclose(steps(make_dual("adam", 1, 0.001, 0.035), violations), expected, atol=1e-13)
+    np.testing.assert_allclose(
+        steps(make_dual("adam", 1, 0.001, 0.035), violations), expected, atol=1e-13
+    )
 
 
 def test_adam_multiplier_keeps_rising_after_the_violation_ended() -> None:
@@ -49,7 +56,8 @@ def test_adam_multiplier_keeps_rising_after_the_violation_ended() -> None:
     lam = steps(dual, [30.0] * 20 + [3.0] * 60 + [-3.0] * 40)
     assert lam[19] == pytest.approx(0.70, abs=0.005)
     assert lam[79] == pytest.approx(1.35, abs=0.005)
-    # Flipped to -3 it rises for 6 more epochs, is above its old value after 10 and only at 1.17 after 40.
+    # Flipped to -3 it rises for 6 more epochs, is above its old value after 10 and only at 1.17
+    # after 40.
     assert int(np.argmax(lam)) == 79 + 6
     assert lam[89] == pytest.approx(1.36, abs=0.005)
     assert lam[89] > lam[79]
@@ -58,7 +66,9 @@ def test_adam_multiplier_keeps_rising_after_the_violation_ended() -> None:
 
 def test_projected_ascent_moves_in_proportion_and_stops_at_zero() -> None:
     dual = make_dual("projected", 1, 0.001, 0.035)
-    assert steps(dual, [10.0, -4.0, -100.0, 2.0]) == pytest.approx([0.351, 0.211, 0.0, 0.07], abs=1e-15)
+    assert steps(dual, [10.0, -4.0, -100.0, 2.0]) == pytest.approx(
+        [0.351, 0.211, 0.0, 0.07], abs=1e-15
+    )
 
 
 @pytest.mark.parametrize("rule", ["adam", "projected"])
@@ -74,7 +84,9 @@ def test_every_constraint_has_its_own_multiplier(rule: Any) -> None:
     together = make_dual(rule, 3, 0.5, 0.035)
     alone = [make_dual(rule, 1, 0.5, 0.035) for _ in range(3)]
     for row in J_c:
-        separate = [float(dual.step(row[k : k + 1], d[k : k + 1])[0]) for k, dual in enumerate(alone)]
+        separate = [
+            float(dual.step(row[k : k + 1], d[k : k + 1])[0]) for k, dual in enumerate(alone)
+        ]
         np.testing.assert_array_equal(together.step(row, d), separate)
     assert len(set(together.lam.tolist())) == 3
 

@@ -30,8 +30,12 @@ FAST = {**SMALL, "total_steps": 800, "cost_limit": (9.0, 4.0)}
 
 def test_command_line_file_and_python_agree(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text(tomli_w.dumps({"cost_terms": list(TERMS), "cost_limit": [9, 4], "env_options": OPTIONS}))
-    python = make_config(TASK, cost_terms=TERMS, cost_limit=(9, 4), env_options={**OPTIONS, "weights": (1.0, 2.0)})
+    file.write_text(
+        tomli_w.dumps({"cost_terms": list(TERMS), "cost_limit": [9, 4], "env_options": OPTIONS})
+    )
+    python = make_config(
+        TASK, cost_terms=TERMS, cost_limit=(9, 4), env_options={**OPTIONS, "weights": (1.0, 2.0)}
+    )
     flags = ["--cost-terms", "heat,noise", "--cost-limit", "9,4", "--env-options", TYPED]
     assert python == make_config(TASK, file=file)
     assert python == read_arguments([TASK, *flags])[0]
@@ -46,9 +50,13 @@ def test_command_line_file_and_python_agree(tmp_path: Path) -> None:
 def test_what_a_flag_gives_replaces_what_the_file_gave(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(tomli_w.dumps({"cost_terms": ["heat"], "env_options": OPTIONS}))
-    config = read_arguments([TASK, "--config", str(file), "--env-options", "scale=2", "--cost-terms", "none"])[0]
+    config = read_arguments(
+        [TASK, "--config", str(file), "--env-options", "scale=2", "--cost-terms", "none"]
+    )[0]
     assert config.env_options == {"scale": 2} and config.cost_terms == ()
-    assert read_arguments([TASK, "--config", str(file), "--env-options", "none"])[0].env_options == {}
+    assert (
+        read_arguments([TASK, "--config", str(file), "--env-options", "none"])[0].env_options == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +64,10 @@ def test_what_a_flag_gives_replaces_what_the_file_gave(tmp_path: Path) -> None:
     [
         ({"env_options": 3}, "env_options = 3 is not a table"),
         ({"env_options": {1: 2}}, "is not a table of names and values"),
-        ({"env_options": {"a": None}}, "env_options.a = None cannot be kept in a run's config.toml"),
+        (
+            {"env_options": {"a": None}},
+            "env_options.a = None cannot be kept in a run's config.toml",
+        ),
         ({"env_options": {"a": {"b": [object]}}}, "env_options.a.b = <class 'object'>"),
         ({"cost_terms": 3}, "cost_terms = 3 is not text"),
         ({"env_option": {}}, "did you mean 'env_options'"),
@@ -72,15 +83,31 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], reason: str) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--env-options", "shape=ring"], "--env-options shape=ring: write key=value,key=value with text in quotes"),
-        (["--env-options", "sclae=2"], "run_helpers:NamedCosts has no option 'sclae': did you mean 'scale'?"),
-        (["--cost-terms", "heat,nosie"], "gives no info['cost_nosie'] in a step: did you mean 'noise'?"),
-        (["--cost-terms", "heat,noise"], "has 2 cost(s) (heat, noise), but --cost-limit gives 1 value(s)"),
+        (
+            ["--env-options", "shape=ring"],
+            "--env-options shape=ring: write key=value,key=value with text in quotes",
+        ),
+        (
+            ["--env-options", "sclae=2"],
+            "run_helpers:NamedCosts has no option 'sclae': did you mean 'scale'?",
+        ),
+        (
+            ["--cost-terms", "heat,nosie"],
+            "gives no info['cost_nosie'] in a step: did you mean 'noise'?",
+        ),
+        (
+            ["--cost-terms", "heat,noise"],
+            "has 2 cost(s) (heat, noise), but --cost-limit gives 1 value(s)",
+        ),
         (["--cost-terms"], "--cost-terms"),
     ],
 )
 def test_wrong_words_are_one_plain_line(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["train", TASK, *words]) == 2
@@ -89,19 +116,38 @@ def test_wrong_words_are_one_plain_line(
     assert not any((tmp_path / "runs").glob("*"))
 
 
-def test_a_native_task_is_checked_before_anything_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_native_task_is_checked_before_anything_is_loaded(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert main(["train", BUTTON, "--cost-terms", "hazard,gremlins", "--cost-limit", "25,5"]) == 2
-    assert "has no cost term 'hazard': it has buttons, gremlins, hazards." in capsys.readouterr().err
+    assert (
+        "has no cost term 'hazard': it has buttons, gremlins, hazards." in capsys.readouterr().err
+    )
     assert main(["train", BUTTON, "--env-options", "button_timer=3"]) == 2
-    assert "has no option 'button_timer': did you mean 'button_timer_after_reset'?" in capsys.readouterr().err
+    assert (
+        "has no option 'button_timer': did you mean 'button_timer_after_reset'?"
+        in capsys.readouterr().err
+    )
     with pytest.raises(CspoError, match="has no cost term"):
         make_config(BUTTON, cost_terms=("vases",))
 
 
 @pytest.mark.parametrize("algo", ["cspo", "ppo-lag"])
-def test_named_terms_are_constraints(algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_named_terms_are_constraints(
+    algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, other = tmp_path / "run", tmp_path / "resumed"
-    words = ["train", TASK, "--algo", algo, "--cost-terms", "heat,noise", "--env-options", TYPED, *as_flags(FAST)]
+    words = [
+        "train",
+        TASK,
+        "--algo",
+        algo,
+        "--cost-terms",
+        "heat,noise",
+        "--env-options",
+        TYPED,
+        *as_flags(FAST),
+    ]
     assert main([*words, "--run-dir", str(run)]) == 0
     output = capsys.readouterr().out
     assert "cost heat" in output and "cost noise" in output
@@ -127,15 +173,29 @@ def test_named_terms_are_constraints(algo: str, tmp_path: Path, capsys: pytest.C
         assert main(["plot", str(run)]) == 0
 
 
-def test_bench_takes_them(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_takes_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from cspo.lab.bench import bench_train
 
     small = {key: value for key, value in FAST.items() if key != "total_steps"}
     result = bench_train(TASK, epochs=1, cost_terms=TERMS, env_options=OPTIONS, **small)
     assert result["steps_per_s"] > 0
     seen: dict[str, Any] = {}
-    monkeypatch.setattr("cspo.lab.bench.bench_train", lambda **settings: seen.update(settings) or {})
-    words = ["bench", "train", TASK, "--cost-terms", "heat,noise", "--cost-limit", "9,4", "--env-options", TYPED]
+    monkeypatch.setattr(
+        "cspo.lab.bench.bench_train", lambda **settings: seen.update(settings) or {}
+    )
+    words = [
+        "bench",
+        "train",
+        TASK,
+        "--cost-terms",
+        "heat,noise",
+        "--cost-limit",
+        "9,4",
+        "--env-options",
+        TYPED,
+    ]
     assert main([*words, "--runs", "2"]) == 0
     assert (seen["task"], seen["runs"], seen["cost_limit"]) == (TASK, 2, (9.0, 4.0))
     assert seen["cost_terms"] == TERMS and seen["env_options"] == OPTIONS and "json" not in seen
@@ -147,9 +207,13 @@ def test_options_reach_whatever_makes_the_environment() -> None:
         batch.reset(seed=0)
         cost = batch.step(np.zeros((2, 1))).cost
         assert batch.cost_names == TERMS and cost[0, 0] == 0.5 and cost[0, 1] in (0.0, 2.0)
-    pendulum = make_batch("Pendulum-v1", 1, cost_fn=lambda *_: 0.0, env_options={"g": 5.0, "max_episode_steps": 30})
+    pendulum = make_batch(
+        "Pendulum-v1", 1, cost_fn=lambda *_: 0.0, env_options={"g": 5.0, "max_episode_steps": 30}
+    )
     assert pendulum.envs[0].unwrapped.g == 5.0 and pendulum.time_limit == 30
-    with pytest.raises(CspoError, match="Gymnasium cannot make Pendulum-v1 with the options gravity"):
+    with pytest.raises(
+        CspoError, match="Gymnasium cannot make Pendulum-v1 with the options gravity"
+    ):
         make_batch("Pendulum-v1", 1, cost_fn=lambda *_: 0.0, env_options={"gravity": 5.0})
     with pytest.raises(CspoError, match="has no option 'a': it has none"):
         make_batch(lambda: NamedCosts(), 1, env_options={"a": 5.0})
@@ -168,7 +232,9 @@ def test_terms_of_an_environment_object_and_of_a_batch() -> None:
         make_batch(batch, 1, cost_terms=("heat",))
     with pytest.raises(CspoError, match="cost_fn and cost_terms both"):
         make_batch(NamedCosts(), 1, cost_fn=lambda *_: 0.0, cost_terms=("heat",))
-    with pytest.raises(CspoError, match=r"gives no info\['cost_heat'\] in a step: no name in it starts with cost_"):
+    with pytest.raises(
+        CspoError, match=r"gives no info\['cost_heat'\] in a step: no name in it starts with cost_"
+    ):
         make_batch("run_helpers:make_tiny", 1, cost_terms=("heat",))
 
 
@@ -176,7 +242,10 @@ def test_check_env_tries_terms_and_options() -> None:
     assert cspo.check_env(TASK, cost_terms=TERMS, env_options=OPTIONS) == []
     (problem,) = cspo.check_env(NamedCosts(), cost_terms=("heat", "dust"))
     assert problem.startswith("It gives no info['cost_dust'] in a step")
-    assert any("negative" in one for one in cspo.check_env(TASK, cost_terms=TERMS, env_options={"scale": -1.0}))
+    assert any(
+        "negative" in one
+        for one in cspo.check_env(TASK, cost_terms=TERMS, env_options={"scale": -1.0})
+    )
     with pytest.raises(CspoError, match="has no option 'size'"):
         cspo.check_env(TASK, env_options={"size": 1})
     with pytest.raises(CspoError, match="has no cost term 'speed': it has velocity"):
@@ -196,11 +265,25 @@ def test_a_native_task_in_disguise_resumes_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("algo", ["cspo", "ppo-lag"])
-def test_terms_of_a_native_task_are_constraints(algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terms_of_a_native_task_are_constraints(
+    algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
-    words = ["train", BUTTON, "--algo", algo, "--cost-terms", "hazards,gremlins", "--cost-limit", "25,5"]
+    words = [
+        "train",
+        BUTTON,
+        "--algo",
+        algo,
+        "--cost-terms",
+        "hazards,gremlins",
+        "--cost-limit",
+        "25,5",
+    ]
     options = ["--env-options", "button_timer_after_reset=10,time_limit=50"]
-    assert main([*words, *options, *as_flags({**SMALL, "total_steps": 800}), "--run-dir", str(run)]) == 0
+    assert (
+        main([*words, *options, *as_flags({**SMALL, "total_steps": 800}), "--run-dir", str(run)])
+        == 0
+    )
     assert "cost hazards" in capsys.readouterr().out
     summary = json.loads((run / "summary.json").read_text())
     assert summary["cost_names"] == ["hazards", "gremlins"] and summary["cost_limit"] == [25.0, 5.0]

@@ -32,29 +32,47 @@ from cspo.policy.policy import Normaliser, Policy
 from cspo.types import Batch, Discount
 
 EPS, ROWS = 0.2, 96
-ENDS = {(2, 0): "terminated", (3, 1): "truncated", (6, 0): "truncated", (11, 1): "truncated", (0, 2): "terminated"}
+ENDS = {
+    (2, 0): "terminated",
+    (3, 1): "truncated",
+    (6, 0): "truncated",
+    (11, 1): "truncated",
+    (0, 2): "terminated",
+}
 STEPS, ENVS = 12, 4
 EPO = get_algorithm("epo")
 
 # ---------------------------------------------------------------- the quadratic stream
 
 
-def collected(costs: int, gamma: float, lam: float, centre: float = 0.0) -> tuple[ScriptedBatch, Policy, Any, Batch]:
+def collected(
+    costs: int, gamma: float, lam: float, centre: float = 0.0
+) -> tuple[ScriptedBatch, Policy, Any, Batch]:
     env = ScriptedBatch(STEPS, ENVS, ENDS, num_costs=costs)
-    policy = Policy(3, 2, costs, Normaliser(3), np.random.default_rng(0), (8, 8), extra_critics=costs)
+    policy = Policy(
+        3, 2, costs, Normaliser(3), np.random.default_rng(0), (8, 8), extra_critics=costs
+    )
     policy.critic_parameters.mul_(3.0)  # values of order one
-    policy.critic_parameters[1 + costs :, -1] += centre  # the last bias: V_q everywhere higher or lower
+    policy.critic_parameters[1 + costs :, -1] += (
+        centre  # the last bias: V_q everywhere higher or lower
+    )
     rollout = collect(env, policy, STEPS, np.random.default_rng(1))
     batch = estimate(rollout, policy, np.zeros(costs), 0.9, 0.8, gamma, lam, EPO.extra_stream)
     return env, policy, rollout, batch
 
 
-def quadratic_stream(env: ScriptedBatch, policy: Policy, rollout: Any, k: int, gamma: float, lam: float) -> Array:
+def quadratic_stream(
+    env: ScriptedBatch, policy: Policy, rollout: Any, k: int, gamma: float, lam: float
+) -> Array:
     """A_q of constraint k, path by path, as a double sum over the deltas; not centred."""
     costs = env.cost.shape[2]
-    value = float64(policy.values(rollout.observation.reshape(STEPS * ENVS, -1))).reshape(-1, STEPS, ENVS)
+    value = float64(policy.values(rollout.observation.reshape(STEPS * ENVS, -1))).reshape(
+        -1, STEPS, ENVS
+    )
     V_c, V_q = value[1 + k], value[1 + costs + k]
-    last = dict(zip(map(tuple, rollout.path_end.tolist()), rollout.path_end_observation, strict=True))
+    last = dict(
+        zip(map(tuple, rollout.path_end.tolist()), rollout.path_end_observation, strict=True)
+    )
     result = np.full((STEPS, ENVS), np.nan)
     for n in range(ENVS):
         start = 0
@@ -71,7 +89,9 @@ def quadratic_stream(env: ScriptedBatch, policy: Policy, rollout: Any, k: int, g
                 squares = (env.cost[s, n, k] + gamma * c_next) ** 2 - V_c[s, n] ** 2
                 deltas.append(squares + gamma**2 * q_next - V_q[s, n])
             for i, s in enumerate(range(start, t + 1)):
-                result[s, n] = sum(((gamma * lam) ** 2) ** j * delta for j, delta in enumerate(deltas[i:]))
+                result[s, n] = sum(
+                    ((gamma * lam) ** 2) ** j * delta for j, delta in enumerate(deltas[i:])
+                )
             start = t + 1
     return result.reshape(-1)
 
@@ -85,9 +105,13 @@ def test_quadratic_stream_equals_a_loop_over_paths(costs: int, gamma: float, lam
     V_q = float64(policy.values(batch.observation))[1 + costs :]
     for k in range(costs):
         A_q = quadratic_stream(env, policy, rollout, k, gamma, lam)
-        np.testing.assert_allclose(float64(batch.adv_extra[:, k]), A_q - A_q.mean(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            float64(batch.adv_extra[:, k]), A_q - A_q.mean(), rtol=1e-5, atol=1e-5
+        )
         target = np.maximum(0.0, A_q + V_q[k])
-        np.testing.assert_allclose(float64(batch.value_target[1 + costs + k]), target, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            float64(batch.value_target[1 + costs + k]), target, rtol=1e-5, atol=1e-5
+        )
 
 
 def test_targets_of_the_quadratic_critic_are_not_negative() -> None:
@@ -97,7 +121,9 @@ def test_targets_of_the_quadratic_critic_are_not_negative() -> None:
     assert (raw < 0.0).sum() >= 3, "the bound has to be exercised"
     assert float(batch.value_target[2].min()) == 0.0
     assert float(batch.value_target[:2].min()) < 0.0  # the ordinary critics have no such bound
-    np.testing.assert_allclose(float64(batch.adv_extra[:, 0]), A_q - A_q.mean(), rtol=1e-5, atol=2e-5)  # nor A_q
+    np.testing.assert_allclose(
+        float64(batch.adv_extra[:, 0]), A_q - A_q.mean(), rtol=1e-5, atol=2e-5
+    )  # nor A_q
 
 
 def test_other_streams_do_not_notice_it() -> None:
@@ -178,7 +204,13 @@ CASES = {
     "two, not divided": (2, np.array([24.0, 12.0]), {"divide": False, "penalty": 1.0}),
 }
 LIMITS = {1: np.array([25.0]), 2: np.array([25.0, 10.0])}
-LETTERS = {"penalty": "p", "linear_share": "a", "violation_cap": "M", "surrogate_cap": "m", "divide": "divide"}
+LETTERS = {
+    "penalty": "p",
+    "linear_share": "a",
+    "violation_cap": "M",
+    "surrogate_cap": "m",
+    "divide": "divide",
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -191,7 +223,9 @@ def test_gradient_is_that_of_the_loss(case: str, moved: bool) -> None:
         perturb(learner.policy, 0.1)
     constants = {LETTERS[name]: value for name, value in settings.items()}
     point = float64(learner.policy.actor.parameters)
-    expected = central_differences(lambda flat: loss(flat, learner, J_c, LIMITS[costs], **constants), point)
+    expected = central_differences(
+        lambda flat: loss(flat, learner, J_c, LIMITS[costs], **constants), point
+    )
     assert relative_error(learner.gradient(), expected) < 1e-5
 
 
@@ -202,9 +236,13 @@ def test_above_the_cap_a_surrogate_gives_no_gradient() -> None:
     algorithm.update(batch, np.array([29.0]), LIMITS[1])
     capped = learner.gradient()
     point = float64(learner.policy.actor.parameters)
-    expected = central_differences(lambda flat: loss(flat, learner, np.array([29.0]), LIMITS[1], m=0.3), point)
+    expected = central_differences(
+        lambda flat: loss(flat, learner, np.array([29.0]), LIMITS[1], m=0.3), point
+    )
     assert relative_error(capped, expected) < 1e-5
-    without = central_differences(lambda flat: loss(flat, learner, np.array([29.0]), LIMITS[1], p=0.0), point)
+    without = central_differences(
+        lambda flat: loss(flat, learner, np.array([29.0]), LIMITS[1], p=0.0), point
+    )
     assert relative_error(capped, without) < 1e-5, "only the reward is left"
 
 
@@ -238,15 +276,23 @@ def make_two_costs() -> TwoCosts:
     return TwoCosts()
 
 
-@pytest.mark.parametrize(("env", "limits"), [(TASK, (25.0,)), (make_two_costs, (3.0, 4.0))], ids=["one", "two"])
-def test_resume_is_exact_and_the_policy_loads(env: Any, limits: tuple[float, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("env", "limits"), [(TASK, (25.0,)), (make_two_costs, (3.0, 4.0))], ids=["one", "two"]
+)
+def test_resume_is_exact_and_the_policy_loads(
+    env: Any, limits: tuple[float, ...], tmp_path: Path
+) -> None:
     settings: dict[str, Any] = {**SMALL, "total_steps": 1200, "cost_limit": limits}
     cspo.train(env, "epo", run_dir=tmp_path / "whole", quiet=True, **settings)
     given = None if isinstance(env, str) else env
     config = cspo.make_config(TASK if given is None else "<make_two_costs>", "epo", **settings)
     trainer = cspo.Trainer(config, env=given, run_dir=tmp_path / "cut")
     report = next(iter(trainer))
-    names = {"critic_loss_extra"} if len(limits) == 1 else {"critic_loss_extra_0", "critic_loss_extra_1"}
+    names = (
+        {"critic_loss_extra"}
+        if len(limits) == 1
+        else {"critic_loss_extra_0", "critic_loss_extra_1"}
+    )
     assert names <= set(report.metrics)
     assert trainer.run is not None
     trainer.run.close()

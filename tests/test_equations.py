@@ -1,12 +1,12 @@
 """Every loss and every weight against a second transcription, in NumPy and float64, of what the paper defines.
 
-The losses are driven through `update` with a learner that only records them, then evaluated on a real float32
-actor at theta_k and away from it. Gradients are compared with central differences of the NumPy loss over all
-parameters of the actor.
+The losses are driven through `update` with a learner that only records them, then evaluated on a
+real float32 actor at theta_k and away from it. Gradients are compared with central differences of
+the NumPy loss over all parameters of the actor.
 
-Achieved on x86: surrogate means agree to 1e-7, gradients to 4e-7 (Euclidean norm). The tolerances leave a factor
-of ten and more for other processors and for the compiled tanh, which is exact to 5e-7.
-"""
+Achieved on x86: surrogate means agree to 1e-7, gradients to 4e-7 (Euclidean norm). The tolerances
+leave a factor of ten and more for other processors and for the compiled tanh, which is exact to
+5e-7."""
 
 from __future__ import annotations
 
@@ -53,24 +53,34 @@ def setup(
     learner = RecordingLearner(policy, ROWS)
     kind = get_algorithm(algo)
     algorithm = kind(kind.Config(**settings), learner, costs, Discount(GAMMA, 0.95))
-    return algorithm, learner, random_batch(policy, ROWS, costs, seed + 1) if batch is None else batch
+    return (
+        algorithm,
+        learner,
+        random_batch(policy, ROWS, costs, seed + 1) if batch is None else batch,
+    )
 
 
 def ratios(flat: Array, learner: RecordingLearner, rows: range = range(ROWS)) -> Array:
     """pi_theta(a|s) / pi_k(a|s)."""
     batch, sizes = learner.batch, learner.policy.actor.mlp.sizes
-    observation, action, old = (float64(x)[rows] for x in (batch.observation, batch.action, batch.log_prob))
+    observation, action, old = (
+        float64(x)[rows] for x in (batch.observation, batch.action, batch.log_prob)
+    )
     return np.exp(reference_log_prob(flat, sizes, observation, action) - old)
 
 
 def reward_surrogate(r: Array, A: Array) -> float:
     """L_R = mean min(r A, clip(r, 1 - eps, 1 + eps) A)."""
-    return float(np.mean([min(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)]))
+    return float(
+        np.mean([min(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)])
+    )
 
 
 def cost_surrogate(r: Array, A: Array) -> float:
     """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A)."""
-    return float(np.mean([max(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)]))
+    return float(
+        np.mean([max(x * a, min(max(x, 1 - EPS), 1 + EPS) * a) for x, a in zip(r, A, strict=True)])
+    )
 
 
 def cspo_loss(
@@ -96,7 +106,9 @@ def cspo_loss(
             g = (1 - GAMMA) * c[i] + L_C - A_c[:, i].mean()
             dual_term, k0 = lam[i] * L_C, alpha[i] * w[i] * (1 - GAMMA) * max(c[i], 0.0)
             effective = lam[i] + k0
-        elif form == "predictive":  # the paper's g; its square times 1 - gamma: no horizon outside the hinge
+        elif (
+            form == "predictive"
+        ):  # the paper's g; its square times 1 - gamma: no horizon outside the hinge
             g = c[i] + L_C / (1 - GAMMA)
             dual_term, effective = lam[i] * L_C, lam[i] + alpha[i] * w[i] * max(c[i], 0.0)
         else:  # the paper's equation; its constant lam (J_c - d) has no gradient and is left out of the loss
@@ -115,7 +127,9 @@ def sensitivity(learner: RecordingLearner, theta: Array) -> Array:
     norms = []
     for i in range(A_c.shape[1]):
         column = A_c[:, i]
-        v = central_differences(lambda flat, A=column: float((ratios(flat, learner) * A).mean()), theta)
+        v = central_differences(
+            lambda flat, A=column: float((ratios(flat, learner) * A).mean()), theta
+        )
         norms.append(np.linalg.norm(v))
     return np.array(norms)
 
@@ -136,7 +150,9 @@ def test_surrogates_are_clipped_separately_and_pessimistically(costs: int) -> No
     perturb(learner.policy, 0.15)
     for rows in (range(ROWS), range(5, 42)):
         r = ratios(float64(learner.policy.actor.parameters), learner, rows)
-        assert min((r > 1.3).sum(), (r < 0.7).sum()) >= 5, "both sides of the clip have to be exercised"
+        assert min((r > 1.3).sum(), (r < 0.7).sum()) >= 5, (
+            "both sides of the clip have to be exercised"
+        )
         A_r, A_c = float64(batch.adv_r)[rows], float64(batch.adv_c)[rows]
         L_R, L_C, L_C_old = learner.surrogates(rows)
         assert pytest.approx(reward_surrogate(r, A_r), abs=VALUE) == L_R
@@ -164,7 +180,9 @@ def test_clipping_removes_the_gradient_only_where_it_would_reward_going_further(
 def test_clip_fraction_counts_samples_without_gradient() -> None:
     r, A = torch.tensor([0.5, 0.5, 1.0, 1.5, 1.5]), torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0])
     assert clip_fraction(r, A, EPS) == pytest.approx(2 / 5)  # (0.5, -1) and (1.5, +1)
-    assert clip_fraction(r[:4], A[:4], EPS, pessimistic_max=True) == pytest.approx(1 / 4)  # (0.5, +1)
+    assert clip_fraction(r[:4], A[:4], EPS, pessimistic_max=True) == pytest.approx(
+        1 / 4
+    )  # (0.5, +1)
 
 
 def test_lagrangian_advantage_is_normalised_by_one_plus_all_multipliers() -> None:
@@ -188,7 +206,9 @@ LIMITS = {1: np.array([25.0]), 3: np.array([25.0, 40.0, 5.0])}
 @pytest.mark.parametrize("costs", [1, 3])
 def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float) -> None:
     alpha, d, c = np.array([0.3, 0.85, 0.6])[:costs], LIMITS[costs], VIOLATIONS[costs]
-    algorithm, learner, batch = setup("cspo", costs, form=form, divide=divide, alpha=tuple(alpha), multiplier_init=0.4)
+    algorithm, learner, batch = setup(
+        "cspo", costs, form=form, divide=divide, alpha=tuple(alpha), multiplier_init=0.4
+    )
     metrics = algorithm.update(batch, c + d, d)
     theta_k = float64(learner.policy.actor.parameters)
     norm = sensitivity(learner, theta_k)
@@ -205,16 +225,22 @@ def test_cspo_loss_and_gradient(costs: int, form: Any, divide: bool, away: float
     if away:
         assert (np.abs(r - 1.0) > EPS).mean() > 0.1, "clipping has to be exercised"
 
-    for rows in (range(ROWS), range(5, 42)):  # the whole batch, and a minibatch whose A_c is not centred
+    for rows in (
+        range(ROWS),
+        range(5, 42),
+    ):  # the whole batch, and a minibatch whose A_c is not centred
         differences = central_differences(
-            lambda flat, rows=rows: cspo_loss(flat, learner, form, divide, c, lam, alpha, w, rows), theta
+            lambda flat, rows=rows: cspo_loss(flat, learner, form, divide, c, lam, alpha, w, rows),
+            theta,
         )
         assert relative_error(learner.gradient(rows), differences) < GRADIENT
 
 
 @pytest.mark.parametrize("form", ["direct", "predictive", "scaled", "literal"])
 @pytest.mark.parametrize("costs", [1, 3])
-def test_effective_multiplier_is_the_weight_of_the_cost_gradient_at_theta_k(costs: int, form: Any) -> None:
+def test_effective_multiplier_is_the_weight_of_the_cost_gradient_at_theta_k(
+    costs: int, form: Any
+) -> None:
     """grad Loss = -grad L_R + sum_i eff_i grad L_C_i at theta_k, where all L_C are zero."""
     d, c = LIMITS[costs], VIOLATIONS[costs]
     algorithm, learner, batch = setup("cspo", costs, form=form, divide=False, multiplier_init=0.4)
@@ -226,7 +252,9 @@ def test_effective_multiplier_is_the_weight_of_the_cost_gradient_at_theta_k(cost
     assert effective == pytest.approx(expected, rel=1e-12)
     actor = learner.policy.actor
     columns = [batch.adv_r, *batch.adv_c.T]
-    reward, *cost = (float64(actor.score_gradient(batch.observation, batch.action, A)) for A in columns)
+    reward, *cost = (
+        float64(actor.score_gradient(batch.observation, batch.action, A)) for A in columns
+    )
     combined = -reward + sum(e * v for e, v in zip(effective, cost, strict=True))
     assert relative_error(learner.gradient(), combined) < GRADIENT
 
@@ -240,27 +268,44 @@ def test_cspo_without_alpha_is_the_normalised_lagrangian(c: float) -> None:
 
     def loss(flat: Array) -> float:
         r = ratios(flat, learner)
-        L_R, L_C = reward_surrogate(r, float64(batch.adv_r)), cost_surrogate(r, float64(batch.adv_c[:, 0]))
+        L_R, L_C = (
+            reward_surrogate(r, float64(batch.adv_r)),
+            cost_surrogate(r, float64(batch.adv_c[:, 0])),
+        )
         return (-L_R + 0.7 * L_C) / 1.7
 
     assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
 
 
-@pytest.mark.parametrize(("form", "horizon", "J_c"), [("direct", 1.0, 24.99), ("predictive", 100.0, 24.0)])
-def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k(form: Any, horizon: float, J_c: float) -> None:
+@pytest.mark.parametrize(
+    ("form", "horizon", "J_c"), [("direct", 1.0, 24.99), ("predictive", 100.0, 24.0)]
+)
+def test_hinge_follows_the_surrogate_at_theta_and_not_only_at_theta_k(
+    form: Any, horizon: float, J_c: float
+) -> None:
     """Feasible at theta_k, the penalty still starts where g(theta) = J_c - d + horizon L_C(theta) > 0."""
-    algorithm, learner, batch = setup("cspo", form=form, divide=False, alpha=(1.0,), weight_min=50.0, weight_max=50.0)
+    algorithm, learner, batch = setup(
+        "cspo", form=form, divide=False, alpha=(1.0,), weight_min=50.0, weight_max=50.0
+    )
     metrics = algorithm.update(batch, np.array([J_c]), np.array([25.0]))
     assert metrics["effective_multiplier"] == 0.001
     ascent = learner.policy.actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0])
     learner.policy.actor.parameters.add_(0.2 * ascent)
-    theta, A_r, A_c = float64(learner.policy.actor.parameters), float64(batch.adv_r), float64(batch.adv_c[:, 0])
+    theta, A_r, A_c = (
+        float64(learner.policy.actor.parameters),
+        float64(batch.adv_r),
+        float64(batch.adv_c[:, 0]),
+    )
     assert cost_surrogate(ratios(theta, learner), A_c) > 0.02
 
     def loss(flat: Array) -> float:
         r = ratios(flat, learner)
         L_C = cost_surrogate(r, A_c)
-        return -reward_surrogate(r, A_r) + 0.001 * L_C + 25.0 / horizon * max(J_c - 25.0 + horizon * L_C, 0.0) ** 2
+        return (
+            -reward_surrogate(r, A_r)
+            + 0.001 * L_C
+            + 25.0 / horizon * max(J_c - 25.0 + horizon * L_C, 0.0) ** 2
+        )
 
     assert relative_error(learner.gradient(), central_differences(loss, theta)) < GRADIENT
 
@@ -272,12 +317,17 @@ def test_multiplier_moves_after_the_policy_update_by_default_and_before_on_reque
         assert metrics["effective_multiplier"] == pytest.approx(lam, abs=1e-9)
         assert algorithm.multiplier[0] == pytest.approx(0.036, abs=1e-9)
         score = learner.policy.actor.score_gradient
-        reward, cost = (float64(score(batch.observation, batch.action, A)) for A in (batch.adv_r, batch.adv_c[:, 0]))
+        reward, cost = (
+            float64(score(batch.observation, batch.action, A))
+            for A in (batch.adv_r, batch.adv_c[:, 0])
+        )
         assert relative_error(learner.gradient(), (-reward + lam * cost) / (1.0 + lam)) < GRADIENT
 
 
 @pytest.mark.parametrize(("penalty_cost", "violation"), [("window", -3.0), ("epoch", 7.0)])
-def test_penalty_uses_the_chosen_cost_and_the_multiplier_always_the_window(penalty_cost: Any, violation: float) -> None:
+def test_penalty_uses_the_chosen_cost_and_the_multiplier_always_the_window(
+    penalty_cost: Any, violation: float
+) -> None:
     algorithm, _, batch = setup("cspo", penalty_cost=penalty_cost, adaptive_alpha=True)
     batch = replace(batch, epoch_cost=np.array([17.0]))
     metrics = algorithm.update(batch, np.array([7.0]), np.array([10.0]))
@@ -289,10 +339,14 @@ def test_penalty_uses_the_chosen_cost_and_the_multiplier_always_the_window(penal
     assert algorithm.multiplier[0] == 0.0  # the window is below the limit
 
 
-@pytest.mark.parametrize(("J_c", "alpha"), [(20.0, 0.0), (25.0, 0.0), (30.0, 0.2), (50.0, 1.0), (500.0, 1.0)])
+@pytest.mark.parametrize(
+    ("J_c", "alpha"), [(20.0, 0.0), (25.0, 0.0), (30.0, 0.2), (50.0, 1.0), (500.0, 1.0)]
+)
 def test_adaptive_alpha_is_the_relative_violation_at_most_one(J_c: float, alpha: float) -> None:
     algorithm, _, batch = setup("cspo", adaptive_alpha=True, alpha=(0.3,))
-    assert algorithm.update(batch, np.array([J_c]), np.array([25.0]))["alpha"] == pytest.approx(alpha, abs=1e-9)
+    assert algorithm.update(batch, np.array([J_c]), np.array([25.0]))["alpha"] == pytest.approx(
+        alpha, abs=1e-9
+    )
 
 
 def test_adaptive_alpha_survives_a_limit_of_zero() -> None:
@@ -381,7 +435,9 @@ def test_ppo_lag_clips_the_combined_advantage_with_fresh_multipliers(costs: int)
     A = A / (1.0 + lam.sum())
     perturb(learner.policy, 0.08)
     theta = float64(learner.policy.actor.parameters)
-    differences = central_differences(lambda flat: -reward_surrogate(ratios(flat, learner), A), theta)
+    differences = central_differences(
+        lambda flat: -reward_surrogate(ratios(flat, learner), A), theta
+    )
     assert relative_error(learner.gradient(), differences) < GRADIENT
 
 
@@ -390,7 +446,9 @@ def test_ppo_ignores_costs() -> None:
     algorithm.update(batch, np.full(3, 1e3), LIMITS[3])
     perturb(learner.policy, 0.08)
     theta, A = float64(learner.policy.actor.parameters), float64(batch.adv_r)
-    differences = central_differences(lambda flat: -reward_surrogate(ratios(flat, learner), A), theta)
+    differences = central_differences(
+        lambda flat: -reward_surrogate(ratios(flat, learner), A), theta
+    )
     assert relative_error(learner.gradient(), differences) < GRADIENT
     assert algorithm.multiplier.tolist() == [0.0, 0.0, 0.0]
 
@@ -398,7 +456,9 @@ def test_ppo_ignores_costs() -> None:
 def test_cspo_and_ppo_lag_agree_at_theta_k_without_a_penalty() -> None:
     """Clipping differs (separate or combined), but at theta_k nothing is clipped and both follow the Lagrangian."""
     J_c, d = np.array([30.0]), np.array([25.0])
-    cspo, cspo_learner, batch = setup("cspo", alpha=(0.0,), dual_timing="before", multiplier_init=0.5)
+    cspo, cspo_learner, batch = setup(
+        "cspo", alpha=(0.0,), dual_timing="before", multiplier_init=0.5
+    )
     lag, lag_learner, _ = setup("ppo-lag", multiplier_init=0.5)
     cspo.update(batch, J_c, d)
     lag.update(batch, J_c, d)

@@ -84,7 +84,9 @@ def test_evaluation_changes_nothing_and_repeats_itself(tiny_run: Path) -> None:
     policy = cspo.load(tiny_run)
     rows = cspo.evaluate(policy, 12)
     assert [row.mode for row in rows] == ["stochastic", "deterministic"]
-    assert all(row.episodes == 12 and len(row.cost) == 1 and row.episode_length == 20 for row in rows)
+    assert all(
+        row.episodes == 12 and len(row.cost) == 1 and row.episode_length == 20 for row in rows
+    )
     assert cspo.evaluate(policy, 12) == rows == cspo.evaluate(tiny_run, 12)
     assert cspo.evaluate(tiny_run, 12, seed=99) != rows
     assert cspo.evaluate(tiny_run, 12, deterministic=True) == rows[1:]
@@ -147,7 +149,9 @@ def test_intervals() -> None:
     half = 1.96 * normal.std() / np.sqrt(200)
     assert mean_interval(normal).high - normal.mean() == pytest.approx(half, rel=0.15)
     none, all_ = share_interval(0, 20), share_interval(20, 20)
-    assert none.low == pytest.approx(0.0, abs=1e-12) and none.high == pytest.approx(0.1611, abs=1e-3)
+    assert none.low == pytest.approx(0.0, abs=1e-12) and none.high == pytest.approx(
+        0.1611, abs=1e-3
+    )
     assert all_.high == pytest.approx(1.0) and all_.mean == 1.0
 
 

@@ -13,7 +13,10 @@ import cspo
 import cspo.runs.curves
 from cspo.algorithms.registry import BUILT_IN, algorithm_names
 
-SETTINGS = {**SMALL, "cost_limit": (0.5,)}  # low enough to be violated, so that every part of an algorithm acts
+SETTINGS = {
+    **SMALL,
+    "cost_limit": (0.5,),
+}  # low enough to be violated, so that every part of an algorithm acts
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +31,22 @@ def test_the_paper_and_its_baselines_are_all_here() -> None:
 
 
 @pytest.mark.parametrize("algo", [name.replace("_", "-") for name in BUILT_IN])
-def test_killed_and_resumed_it_ends_where_the_undisturbed_run_does(tmp_path: Path, algo: str) -> None:
+def test_killed_and_resumed_it_ends_where_the_undisturbed_run_does(
+    tmp_path: Path, algo: str
+) -> None:
     reference, run = tmp_path / "reference", tmp_path / "run"
     summary = cspo.train(TASK, algo, run_dir=reference, quiet=True, **SETTINGS)
     assert summary.finished
-    process = start("train", TASK, "--algo", algo, "--quiet", "--run-dir", run, *as_flags(SETTINGS | {"threads": 2}))
+    process = start(
+        "train",
+        TASK,
+        "--algo",
+        algo,
+        "--quiet",
+        "--run-dir",
+        run,
+        *as_flags(SETTINGS | {"threads": 2}),
+    )
     wait_for_epochs(run, 2, process)
     process.kill()
     assert process.wait() == -signal.SIGKILL, "it was still running"

@@ -17,7 +17,9 @@ PAGE = "# Sample\n\n<!-- table choose-cspo/variants -->\nSTALE\n<!-- end -->\n\n
 
 @pytest.fixture(scope="module")
 def evidence() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_evidence", ROOT / "docs" / "make_evidence.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_evidence", ROOT / "docs" / "make_evidence.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -37,7 +39,9 @@ def sample(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_reports_and_tables_are_made_without_training_and_alike_each_time(evidence: ModuleType, sample: Path) -> None:
+def test_reports_and_tables_are_made_without_training_and_alike_each_time(
+    evidence: ModuleType, sample: Path
+) -> None:
     evidence.main(sample)
     page = sample / "docs" / "evidence" / "page.md"
     text = page.read_text()

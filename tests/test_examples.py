@@ -12,8 +12,19 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def test_stable_baselines3_trains_on_our_tasks() -> None:
-    pytest.importorskip("stable_baselines3", reason="pip install -e '.[examples]' brings Stable-Baselines3")
-    words = ["--task", "cspo/SafetyHopperVelocity-v1", "--steps", "256", "--num-envs", "2", "--rollout", "128"]
+    pytest.importorskip(
+        "stable_baselines3", reason="pip install -e '.[examples]' brings Stable-Baselines3"
+    )
+    words = [
+        "--task",
+        "cspo/SafetyHopperVelocity-v1",
+        "--steps",
+        "256",
+        "--num-envs",
+        "2",
+        "--rollout",
+        "128",
+    ]
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(EXAMPLES / "sb3_ppo.py"), *words],
         capture_output=True,

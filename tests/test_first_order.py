@@ -1,10 +1,10 @@
 """CPPO-PID, P3O, APPO, IPO, FOCOPS and CUP against second transcriptions, in NumPy and float64, of what they define.
 
-The losses are driven through `update` with a learner that only records them; their gradients, on a real float32 actor
-away from the policy that collected the data, are compared with central differences of the NumPy loss over all
-parameters. Achieved on x86: 5e-7 (Euclidean norm, relative). The tolerance leaves a factor of twenty for other
-processors and for the compiled tanh, which is exact to 5e-7.
-"""
+The losses are driven through `update` with a learner that only records them; their gradients, on a
+real float32 actor away from the policy that collected the data, are compared with central
+differences of the NumPy loss over all parameters. Achieved on x86: 5e-7 (Euclidean norm, relative).
+The tolerance leaves a factor of twenty for other processors and for the compiled tanh, which is
+exact to 5e-7."""
 
 from __future__ import annotations
 
@@ -65,16 +65,24 @@ def setup(algo: str, costs: int = 1, **settings: Any) -> tuple[Any, Stages, Batc
     learner, kind = Stages(policy, ROWS), get_algorithm(algo)
     config = kind.Config(**settings)
     config.validate(costs)
-    return kind(config, learner, costs, Discount(GAMMA, 0.95)), learner, random_batch(policy, ROWS, costs)
+    return (
+        kind(config, learner, costs, Discount(GAMMA, 0.95)),
+        learner,
+        random_batch(policy, ROWS, costs),
+    )
 
 
 def ratio(flat: Array, learner: Stages, rows: Any = slice(None)) -> Array:
     batch, sizes = learner.batch, learner.policy.actor.mlp.sizes
-    x, action, old = (float64(column)[rows] for column in (batch.observation, batch.action, batch.log_prob))
+    x, action, old = (
+        float64(column)[rows] for column in (batch.observation, batch.action, batch.log_prob)
+    )
     return np.exp(reference_log_prob(flat, sizes, x, action) - old)
 
 
-def kl(flat: Array, learner: Stages, mean_ref: Array, log_std_ref: Array, rows: Any = slice(None)) -> Array:
+def kl(
+    flat: Array, learner: Stages, mean_ref: Array, log_std_ref: Array, rows: Any = slice(None)
+) -> Array:
     """KL(new || reference) of each sample, dimension by dimension: the textbook formula."""
     layers, log_std = unpack(flat, learner.policy.actor.mlp.sizes)
     mean, total = reference_mlp(layers, float64(learner.batch.observation)[rows]), 0.0
@@ -194,7 +202,9 @@ def test_p3o_loss(costs: int, variant: Any) -> None:
     assert_gradient(learner, loss)
     assert logged(metrics, "violation", costs) == pytest.approx(c.tolist())
     # The actor stood still during the recorded update: mean(r A_c) was zero.
-    assert logged(metrics, "hinge", costs) == pytest.approx(np.maximum(offset, 0.0).tolist(), abs=1e-6)
+    assert logged(metrics, "hinge", costs) == pytest.approx(
+        np.maximum(offset, 0.0).tolist(), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("variant", "opens"), [("paper", False), ("corrected", True)])
@@ -203,7 +213,9 @@ def test_p3o_variants_differ_in_what_opens_the_hinge(variant: Any, opens: bool) 
     algorithm, learner, batch = setup("p3o", variant=variant)
     algorithm.update(batch, np.array([22.0]), np.array([25.0]))
     actor = learner.policy.actor
-    actor.parameters.add_(0.3 * actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0]))
+    actor.parameters.add_(
+        0.3 * actor.score_gradient(batch.observation, batch.action, batch.adv_c[:, 0])
+    )
     A_r, A_c = float64(batch.adv_r), float64(batch.adv_c[:, 0])
     assert 0.03 < (ratio(float64(actor.parameters), learner) * A_c).mean() < 3.0
 
@@ -212,7 +224,12 @@ def test_p3o_variants_differ_in_what_opens_the_hinge(variant: Any, opens: bool) 
         return -clipped_mean(r, A_r[rows]) + 20.0 * opens * float((r * A_c[rows]).mean())
 
     theta, rows = float64(actor.parameters), list(range(ROWS))
-    assert relative_error(learner.gradient(), central_differences(lambda flat: loss(flat, rows), theta)) < GRADIENT
+    assert (
+        relative_error(
+            learner.gradient(), central_differences(lambda flat: loss(flat, rows), theta)
+        )
+        < GRADIENT
+    )
 
 
 # ---------------------------------------------------------------- APPO
@@ -236,7 +253,9 @@ def test_appo_loss(costs: int) -> None:
     assert_gradient(learner, loss)
 
 
-@pytest.mark.parametrize(("J_c", "f"), [(15.0, 0.0), (21.9, 0.0), (24.0, 0.4), (25.0, 0.6), (35.0, 2.6)])
+@pytest.mark.parametrize(
+    ("J_c", "f"), [(15.0, 0.0), (21.9, 0.0), (24.0, 0.4), (25.0, 0.6), (35.0, 2.6)]
+)
 def test_appo_penalty_starts_before_the_limit(J_c: float, f: float) -> None:
     """lam / sigma = 0.6 / 0.2 = 3 below it; the factor is the slope of the augmented Lagrangian by phi."""
     algorithm, _, batch = setup("appo", multiplier_init=0.6, multiplier_lr=1e-12)
@@ -254,7 +273,9 @@ def test_appo_penalty_starts_before_the_limit(J_c: float, f: float) -> None:
 
 
 @pytest.mark.parametrize("kappa", [0.01, 0.1, 10.0])
-def test_ipo_price_is_the_barriers_slope_and_constant_near_the_limit_and_beyond(kappa: float) -> None:
+def test_ipo_price_is_the_barriers_slope_and_constant_near_the_limit_and_beyond(
+    kappa: float,
+) -> None:
     algorithm, _, batch = setup("ipo", barrier=kappa)
     for d in (0.0, 25.0):
         for J_c in (0.0, 10.0, 24.0, 24.89, 24.9, 24.95, 25.0 - 1e-9, 25.0, 25.0 + 1e-8, 26.0, 1e6):
@@ -274,7 +295,9 @@ def test_ipo_loss_with_one_limit_kept_and_one_violated() -> None:
     assert_gradient(learner, lambda flat, rows: -clipped_mean(ratio(flat, learner, rows), A[rows]))
 
 
-@pytest.mark.parametrize("task", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0", "my.module:factory"])
+@pytest.mark.parametrize(
+    "task", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0", "my.module:factory"]
+)
 def test_ipo_trains_on_normalised_rewards_and_costs_everywhere(task: str) -> None:
     config = cspo.make_config(task, "ipo")
     assert (config.normalise_rewards, config.normalise_costs) == (True, True)
@@ -292,10 +315,17 @@ def focops_terms(costs: int, variant: Any) -> tuple[Stages, Array, Array]:
     lam = 1.0 + 0.01 * np.sign(C[costs])
     np.testing.assert_allclose(algorithm.multiplier, lam, atol=1e-9)
     perturb(learner.policy, 0.08)
-    k = kl(float64(learner.policy.actor.parameters), learner, float64(batch.mean), float64(batch.log_std))
+    k = kl(
+        float64(learner.policy.actor.parameters),
+        learner,
+        float64(batch.mean),
+        float64(batch.log_std),
+    )
     mask = (k <= 0.05).astype(float)
     assert np.abs(k - 0.05).min() > 1e-5, "no sample may sit on the border"
-    assert 0.2 < mask[list(MINIBATCH)].mean() < 0.8, "both sides of the trust region have to be exercised"
+    assert 0.2 < mask[list(MINIBATCH)].mean() < 0.8, (
+        "both sides of the trust region have to be exercised"
+    )
     return learner, combined(batch, lam), mask
 
 
@@ -312,10 +342,15 @@ def test_focops_paper_loss_is_the_mean_over_all_pairs(costs: int) -> None:
     def closed_form(flat: Array, rows: Any) -> float:
         inside = mask[rows]
         rA = ratio(flat, learner, rows) * A[rows]
-        return float((inside * kl(flat, learner, mean, log_std, rows)).mean() - inside.mean() * rA.mean() / 1.5)
+        return float(
+            (inside * kl(flat, learner, mean, log_std, rows)).mean()
+            - inside.mean() * rA.mean() / 1.5
+        )
 
     theta = float64(learner.policy.actor.parameters)
-    assert all_pairs(theta, list(MINIBATCH)) == pytest.approx(closed_form(theta, list(MINIBATCH)), rel=1e-12)
+    assert all_pairs(theta, list(MINIBATCH)) == pytest.approx(
+        closed_form(theta, list(MINIBATCH)), rel=1e-12
+    )
     assert_gradient(learner, all_pairs, away=0.0)
     L, KL, share = learner.surrogates(MINIBATCH)
     assert float(KL - share * L / 1.5) == pytest.approx(all_pairs(theta, list(MINIBATCH)), abs=1e-6)
@@ -366,7 +401,9 @@ def test_cup_improves_on_the_reward_and_projects_with_the_cost(costs: int) -> No
     layers, log_std = unpack(half, learner.policy.actor.mlp.sizes)
     mean, A_c = reference_mlp(layers, float64(batch.observation)), float64(batch.adv_c)
     np.testing.assert_allclose(float64(learner.reference.mean), mean, atol=1e-5)
-    assert metrics["kl_projection"] == pytest.approx(0.0, abs=1e-6)  # the recorded actor stood still in stage 2
+    assert metrics["kl_projection"] == pytest.approx(
+        0.0, abs=1e-6
+    )  # the recorded actor stood still in stage 2
     assert metrics["kl"] == pytest.approx(metrics["kl_improvement"], abs=1e-6)
     assert metrics["kl"] > 1e-3
 
@@ -378,7 +415,9 @@ def test_cup_improves_on_the_reward_and_projects_with_the_cost(costs: int) -> No
     assert_gradient(learner, projection)
     learner.objective = learner.improvement
     A_r = float64(batch.adv_r)
-    assert_gradient(learner, lambda flat, rows: -clipped_mean(ratio(flat, learner, rows), A_r[rows]), away=0.0)
+    assert_gradient(
+        learner, lambda flat, rows: -clipped_mean(ratio(flat, learner, rows), A_r[rows]), away=0.0
+    )
 
 
 def test_cup_without_a_multiplier_has_nothing_to_project() -> None:
@@ -393,7 +432,11 @@ def real_cup(**options: Any) -> tuple[Any, Learner, Batch]:
     policy = small_policy()
     learner = Learner(policy, np.random.default_rng(0), minibatch_size=40, **options)
     kind = get_algorithm("cup")
-    return kind(kind.Config(), learner, 1, Discount(GAMMA, 0.95)), learner, random_batch(policy, ROWS)
+    return (
+        kind(kind.Config(), learner, 1, Discount(GAMMA, 0.95)),
+        learner,
+        random_batch(policy, ROWS),
+    )
 
 
 def test_cup_stages_share_the_actors_adam_and_leave_the_critics_to_the_first() -> None:
@@ -427,14 +470,18 @@ def test_cup_measures_the_projection_from_a_policy_that_stays_where_it_was() -> 
     metrics = algorithm.update(batch, np.array([30.0]), np.array([25.0]))
     layers, log_std = unpack(float64(seen["half"]), learner.policy.actor.mlp.sizes)
     np.testing.assert_allclose(
-        float64(seen["reference"].mean), reference_mlp(layers, float64(batch.observation)), atol=1e-5
+        float64(seen["reference"].mean),
+        reference_mlp(layers, float64(batch.observation)),
+        atol=1e-5,
     )
     np.testing.assert_allclose(float64(seen["reference"].log_std), log_std, atol=1e-7)
     assert metrics["kl_projection"] > 1e-4
 
 
 def test_cup_checks_a_minibatch_against_the_improved_policy_too() -> None:
-    algorithm, learner, batch = real_cup(passes=50, target_kl=1e-4, actor_lr=3e-3, kl_check="minibatch")
+    algorithm, learner, batch = real_cup(
+        passes=50, target_kl=1e-4, actor_lr=3e-3, kl_check="minibatch"
+    )
     metrics = algorithm.update(batch, np.array([30.0]), np.array([25.0]))
     assert learner.actor_optimiser.count < 20  # of 2 * 50 * 3
     assert learner.critic_optimiser.count < learner.actor_optimiser.count
@@ -458,12 +505,16 @@ def test_cup_weighs_the_cost_by_the_lambda_its_advantages_were_made_with() -> No
 
 
 @pytest.mark.parametrize("kl_check", ["pass", "minibatch"])
-def test_training_critics_alone_does_the_same_to_them_and_nothing_to_the_actor(kl_check: Any) -> None:
+def test_training_critics_alone_does_the_same_to_them_and_nothing_to_the_actor(
+    kl_check: Any,
+) -> None:
     results = []
     for alone in (True, False):
         policy = small_policy(costs=2)
         batch, start = random_batch(policy, ROWS, 2), policy.actor.parameters.clone()
-        learner = Learner(policy, np.random.default_rng(0), minibatch_size=40, target_kl=np.inf, kl_check=kl_check)
+        learner = Learner(
+            policy, np.random.default_rng(0), minibatch_size=40, target_kl=np.inf, kl_check=kl_check
+        )
         if alone:
             metrics = learner.fit_critics(batch)
             assert torch.equal(policy.actor.parameters, start)
@@ -471,9 +522,15 @@ def test_training_critics_alone_does_the_same_to_them_and_nothing_to_the_actor(k
             assert "actor_lr" not in metrics
         else:
             kind = get_algorithm("ppo")
-            metrics = kind(kind.Config(), learner, 2, Discount(GAMMA, 0.95)).update(batch, D[2], D[2])
+            metrics = kind(kind.Config(), learner, 2, Discount(GAMMA, 0.95)).update(
+                batch, D[2], D[2]
+            )
         results.append(
-            (policy.critic_parameters.tolist(), metrics["critic_loss_reward"], metrics["critic_loss_cost_1"])
+            (
+                policy.critic_parameters.tolist(),
+                metrics["critic_loss_reward"],
+                metrics["critic_loss_cost_1"],
+            )
         )
     assert results[0] == results[1]
 
@@ -503,14 +560,23 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 def test_defaults_are_those_of_the_experiments(algo: str) -> None:
     config = cspo.make_config("SafetyPointGoal1-v0", algo)
     assert {name: getattr(config.algorithm, name) for name in DEFAULTS[algo]} == DEFAULTS[algo]
-    common = (config.actor_lr, config.critic_lr, config.minibatch_size, config.passes, config.target_kl)
+    common = (
+        config.actor_lr,
+        config.critic_lr,
+        config.minibatch_size,
+        config.passes,
+        config.target_kl,
+    )
     assert common == (3e-4, 3e-4, 512, 10, 0.02)
 
 
 @pytest.mark.parametrize(
     ("algo", "setting", "value"),
     [
-        *(("cppo-pid", name, -0.1) for name in ("proportional", "integral", "derivative", "multiplier_init", "memory")),
+        *(
+            ("cppo-pid", name, -0.1)
+            for name in ("proportional", "integral", "derivative", "multiplier_init", "memory")
+        ),
         ("cppo-pid", "delay", 0),
         ("cppo-pid", "memory", 1.0),
         ("p3o", "penalty", -1.0),
@@ -524,16 +590,23 @@ def test_defaults_are_those_of_the_experiments(algo: str) -> None:
         ("cup", "multiplier_lr", 0.0),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(algo: str, setting: str, value: Any) -> None:
+def test_settings_that_make_no_sense_are_refused_by_name(
+    algo: str, setting: str, value: Any
+) -> None:
     with pytest.raises(CspoError, match="--" + setting.replace("_", "-")):
         cspo.make_config("SafetyPointGoal1-v0", algo, **{setting: value})
 
 
-VARIANTS = [*((algo, {}) for algo in NAMES), *((algo, {"variant": "corrected"}) for algo in ("p3o", "focops"))]
+VARIANTS = [
+    *((algo, {}) for algo in NAMES),
+    *((algo, {"variant": "corrected"}) for algo in ("p3o", "focops")),
+]
 
 
 @pytest.mark.parametrize(("algo", "settings"), VARIANTS)
-@pytest.mark.parametrize("case", ["infeasible", "zero limit kept", "zero limit violated", "no gradient", "huge costs"])
+@pytest.mark.parametrize(
+    "case", ["infeasible", "zero limit kept", "zero limit violated", "no gradient", "huge costs"]
+)
 def test_edge_cases_stay_finite_and_log_finite_numbers(algo: str, settings: Any, case: str) -> None:
     policy = small_policy(costs=2)
     learner = Learner(policy, np.random.default_rng(0), passes=3, minibatch_size=40)
@@ -557,12 +630,18 @@ def test_edge_cases_stay_finite_and_log_finite_numbers(algo: str, settings: Any,
             assert {type(value) for value in metrics.values()} <= {float, int}
     assert np.isfinite(algorithm.multiplier).all()
     assert algorithm.multiplier.shape == (2,)
-    if case == "no gradient":  # rounding alone moves it: Adam makes steps of the learning rate out of anything
-        assert (policy.actor.parameters - start).abs().max() < (1e-7 if algo not in ("focops", "cup") else 1e-2)
+    if (
+        case == "no gradient"
+    ):  # rounding alone moves it: Adam makes steps of the learning rate out of anything
+        assert (policy.actor.parameters - start).abs().max() < (
+            1e-7 if algo not in ("focops", "cup") else 1e-2
+        )
 
 
 @pytest.mark.parametrize(("algo", "settings"), VARIANTS)
-def test_interrupted_run_ends_exactly_like_an_uninterrupted_one(algo: str, settings: Any, tmp_path: Any) -> None:
+def test_interrupted_run_ends_exactly_like_an_uninterrupted_one(
+    algo: str, settings: Any, tmp_path: Any
+) -> None:
     def trainer() -> cspo.Trainer:
         options: dict[str, Any] = {
             "cost_limit": (2.0, 3.0), "steps_per_epoch": 220, "total_steps": 14 * 220, "num_envs": 4,

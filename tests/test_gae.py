@@ -43,14 +43,22 @@ def one_path(signal: Array, value: Array, last: float, gamma: float, lam: float)
     following = np.append(value[1:], last)
     delta = signal + gamma * following - value
     length = len(signal)
-    return np.array([sum((gamma * lam) ** k * delta[t + k] for k in range(length - t)) for t in range(length)])
+    return np.array(
+        [sum((gamma * lam) ** k * delta[t + k] for k in range(length - t)) for t in range(length)]
+    )
 
 
-def by_paths(env: ScriptedBatch, policy: Policy, rollout: Any, channel: int, gamma: float, lam: float) -> Array:
+def by_paths(
+    env: ScriptedBatch, policy: Policy, rollout: Any, channel: int, gamma: float, lam: float
+) -> Array:
     """Cut the epoch into paths and treat each by itself; channel 0 is the reward."""
     signal = env.reward[:STEPS] if channel == 0 else env.cost[:STEPS, :, channel - 1]
-    value = float64(policy.values(rollout.observation.reshape(STEPS * ENVS, -1))[channel]).reshape(STEPS, ENVS)
-    end = dict(zip(map(tuple, rollout.path_end.tolist()), rollout.path_end_observation, strict=True))
+    value = float64(policy.values(rollout.observation.reshape(STEPS * ENVS, -1))[channel]).reshape(
+        STEPS, ENVS
+    )
+    end = dict(
+        zip(map(tuple, rollout.path_end.tolist()), rollout.path_end_observation, strict=True)
+    )
     result = np.full((STEPS, ENVS), np.nan)
     for n in range(ENVS):
         start = 0
@@ -81,9 +89,13 @@ def test_advantages_equal_a_loop_over_paths(
     ])  # fmt: skip
     standardised = (A_r - A_r.mean()) / (np.sqrt(np.mean((A_r - A_r.mean()) ** 2)) + 1e-8)
     np.testing.assert_allclose(float64(batch.adv_r), standardised, atol=1e-6)
-    np.testing.assert_allclose(float64(batch.adv_c).T, A_c - A_c.mean(axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(
+        float64(batch.adv_c).T, A_c - A_c.mean(axis=1, keepdims=True), atol=1e-6
+    )
     values = float64(policy.values(batch.observation))
-    np.testing.assert_allclose(float64(batch.value_target), np.vstack([A_r, A_c]) + values, atol=2e-6)
+    np.testing.assert_allclose(
+        float64(batch.value_target), np.vstack([A_r, A_c]) + values, atol=2e-6
+    )
 
 
 def test_reward_advantages_are_standardised_and_cost_advantages_only_centred() -> None:
@@ -150,7 +162,9 @@ def test_zero_values_give_discounted_sums() -> None:
 
 def test_true_values_give_zero_advantage_when_the_time_limit_bootstraps() -> None:
     v = 1.0 / (1.0 - G)  # the value of a reward of one for ever
-    np.testing.assert_allclose(advantages([1.0] * 5, [v] * 5, [v] * 5, [0, 0, 0, 0, 1]), 0.0, atol=1e-14)
+    np.testing.assert_allclose(
+        advantages([1.0] * 5, [v] * 5, [v] * 5, [0, 0, 0, 0, 1]), 0.0, atol=1e-14
+    )
 
 
 def test_termination_costs_the_value_that_was_expected() -> None:
@@ -168,7 +182,10 @@ def test_lambda_zero_and_one_are_temporal_difference_and_monte_carlo() -> None:
     path_end[-1] = True
     result = gae(x, v, following, path_end, np.array([G, G]), np.array([0.0, 1.0]))
     np.testing.assert_allclose(result[:, 0, 0], (x + G * following - v)[:, 0, 0], rtol=1e-14)
-    returns = [sum(G**k * x[t + k, 0, 1] for k in range(7 - t)) + G ** (7 - t) * last[0, 0, 1] for t in range(7)]
+    returns = [
+        sum(G**k * x[t + k, 0, 1] for k in range(7 - t)) + G ** (7 - t) * last[0, 0, 1]
+        for t in range(7)
+    ]
     np.testing.assert_allclose(result[:, 0, 1], np.array(returns) - v[:, 0, 1], rtol=1e-12)
 
 

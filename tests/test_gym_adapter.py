@@ -45,7 +45,9 @@ class Toy(gymnasium.Env):
         self.steps += 1
         ended, late = self.place > 3, self.steps >= self.limit
         cost = abs(self.place)
-        info = {"info": {"cost": cost}, "vector": {"cost": [cost, 2 * cost, 0.0]}}.get(self.form, {})
+        info = {"info": {"cost": cost}, "vector": {"cost": [cost, 2 * cost, 0.0]}}.get(
+            self.form, {}
+        )
         if self.form == "six":
             return self._observe(), -cost, cost, ended, late, info
         return self._observe(), -cost, ended, late, info
@@ -73,7 +75,11 @@ def test_gymnasiums_own_checker_passes(name):
         gymnasium_check_env(env.unwrapped, skip_render_check=not drawing)
         env.close()
     # As in Safety-Gymnasium observations are unbounded, and the checker always remarks on that.
-    assert [str(one.message) for one in caught if "infinity. This is probably too" not in str(one.message)] == []
+    assert [
+        str(one.message)
+        for one in caught
+        if "infinity. This is probably too" not in str(one.message)
+    ] == []
 
 
 def test_gymnasium_finds_the_tasks_without_an_import_of_ours():
@@ -87,7 +93,9 @@ def test_a_single_environment_equals_the_native_batch(name):
     env, batch = gymnasium.make(f"cspo/{name}"), make_native(name, autoreset=False)
     observation, info = env.reset(seed=6)
     np.testing.assert_array_equal(observation, batch.reset(seed=6)[0])
-    for action in np.random.default_rng(0).uniform(-1, 1, (5, batch.action_size)).astype(np.float32) * 0.4:
+    for action in (
+        np.random.default_rng(0).uniform(-1, 1, (5, batch.action_size)).astype(np.float32) * 0.4
+    ):
         observation, reward, terminated, truncated, info = env.step(action)
         result = batch.step(action[None])
         np.testing.assert_array_equal(observation, result.observation[0])
@@ -132,10 +140,16 @@ def test_make_vec_gives_a_native_batch_with_gymnasiums_conventions():
 
 
 def test_make_vec_takes_a_list_of_seeds_and_a_time_limit():
-    env = gymnasium.make_vec("cspo/SafetySwimmerVelocity-v1", num_envs=2, max_episode_steps=2, threads=2)
+    env = gymnasium.make_vec(
+        "cspo/SafetySwimmerVelocity-v1", num_envs=2, max_episode_steps=2, threads=2
+    )
     observation, _ = env.reset(seed=[9, 3])
-    np.testing.assert_array_equal(observation[0], VelocityEnv("SafetySwimmerVelocity-v1").reset(seed=9)[0])
-    np.testing.assert_array_equal(observation[1], VelocityEnv("SafetySwimmerVelocity-v1").reset(seed=3)[0])
+    np.testing.assert_array_equal(
+        observation[0], VelocityEnv("SafetySwimmerVelocity-v1").reset(seed=9)[0]
+    )
+    np.testing.assert_array_equal(
+        observation[1], VelocityEnv("SafetySwimmerVelocity-v1").reset(seed=3)[0]
+    )
     ends = [env.step(np.zeros((2, 2)))[3].tolist() for _ in range(2)]
     assert ends == [[False, False], [True, True]]
     with pytest.raises(ValueError, match="3 seeds"):
@@ -157,7 +171,9 @@ def test_the_vector_environment_agrees_with_gymnasiums_own_vectorisation():
         assert ("final_obs" in mine[4]) == ("final_obs" in other[4])
         if "final_obs" in mine[4]:
             np.testing.assert_array_equal(mine[4]["_final_obs"], other[4]["_final_obs"])
-            np.testing.assert_array_equal(mine[4]["final_info"]["cost"], other[4]["final_info"]["cost"])
+            np.testing.assert_array_equal(
+                mine[4]["final_info"]["cost"], other[4]["final_info"]["cost"]
+            )
 
 
 @pytest.fixture
@@ -181,10 +197,14 @@ def test_pictures_are_arrays_of_the_size_asked_for(name, drawing):
         env.step(env.action_space.high)
     assert not np.array_equal(env.render(), first)
     env.close()
-    above = gymnasium.make(f"cspo/{name}", render_mode="rgb_array", width=64, height=48, camera="top")
+    above = gymnasium.make(
+        f"cspo/{name}", render_mode="rgb_array", width=64, height=48, camera="top"
+    )
     assert not np.array_equal(picture_of(above), first)
     above.close()
-    several = gymnasium.make_vec(f"cspo/{name}", num_envs=2, render_mode="rgb_array", width=64, height=48)
+    several = gymnasium.make_vec(
+        f"cspo/{name}", num_envs=2, render_mode="rgb_array", width=64, height=48
+    )
     pictures = picture_of(several)
     assert isinstance(pictures, tuple) and len(pictures) == 2
     np.testing.assert_array_equal(pictures[0], first)
@@ -260,7 +280,9 @@ def test_the_probe_leaves_the_random_stream_alone():
 
 
 def test_a_missing_cost_is_said_in_words():
-    with pytest.raises(CspoError, match=r"Toy gives no cost: return info\['cost'\], or pass cost_fn="):
+    with pytest.raises(
+        CspoError, match=r"Toy gives no cost: return info\['cost'\], or pass cost_fn="
+    ):
         make_batch(lambda: Toy("none"), num_envs=2)
     with pytest.raises(CspoError, match="Pendulum-v1 gives no cost"):
         make_batch("Pendulum-v1", num_envs=1)
@@ -359,7 +381,9 @@ def test_a_non_finite_value_names_the_environment():
     batch = GymBatchEnv([env], 1)
     batch.reset(seed=0)
     env.place = np.nan
-    with pytest.raises(EnvironmentFault, match=r"Toy \(copy 0\) gave a non-finite observation, step 1 of"):
+    with pytest.raises(
+        EnvironmentFault, match=r"Toy \(copy 0\) gave a non-finite observation, step 1 of"
+    ):
         batch.step(np.zeros((1, 1)))
 
 

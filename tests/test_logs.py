@@ -74,11 +74,21 @@ def test_terminal_shows_progress_in_place(capsys: pytest.CaptureFixture[str]) ->
     assert isinstance(console, LiveConsole)
     console.start("title")
     console.epoch(report())
-    console.epoch(report(1, cost=(20.0,), episode_return=float("nan"), metrics={"cost_estimated": 1}))
+    console.epoch(
+        report(1, cost=(20.0,), episode_return=float("nan"), metrics={"cost_estimated": 1})
+    )
     console.note("a note")
     console.stop()
     text = stream.getvalue()
-    for shown in ("epoch 1/6", "30.00/25", "~20.00/25", "return -", "1,234 steps/s", "multiplier 0.250", "left"):
+    for shown in (
+        "epoch 1/6",
+        "30.00/25",
+        "~20.00/25",
+        "return -",
+        "1,234 steps/s",
+        "multiplier 0.250",
+        "left",
+    ):
         assert shown in text, shown
     assert capsys.readouterr().err == "cspo: a note\n"
 
@@ -96,8 +106,12 @@ def test_several_constraints_are_shown_by_name() -> None:
     plain.start("title")
     plain.epoch(both)
     _, header, row = stream.getvalue().splitlines()
-    assert header.index("cost gremlins") + len("cost gremlins") == row.index("2.00/5") + len("2.00/5")  # one column
-    assert cost_labels(("cost_0", "cost_1")) == ["cost 0", "cost 1"] and cost_labels(("velocity",)) == ["cost"]
+    assert header.index("cost gremlins") + len("cost gremlins") == row.index("2.00/5") + len(
+        "2.00/5"
+    )  # one column
+    assert cost_labels(("cost_0", "cost_1")) == ["cost 0", "cost 1"] and cost_labels(
+        ("velocity",)
+    ) == ["cost"]
 
 
 def test_quiet_prints_notes_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,17 +148,34 @@ def test_progress_keeps_every_digit_and_survives_a_cut(tmp_path: Path) -> None:
     assert ProgressFile(path).rewind(2) == []
     assert path.read_text() == "".join(whole.splitlines(keepends=True)[:3])
     assert "holds 2 of the 4 epochs" in ProgressFile(path).rewind(4)[0]
-    assert read_progress(tmp_path / "none.csv") == {} and ProgressFile(tmp_path / "none.csv").complete_rows() == 0
+    assert (
+        read_progress(tmp_path / "none.csv") == {}
+        and ProgressFile(tmp_path / "none.csv").complete_rows() == 0
+    )
 
 
 def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
-    settings = {**SMALL, "tensorboard": True, "total_steps": 1200, "num_envs": 1, "cost_limit": (3.0, 9.0)}
+    settings = {
+        **SMALL,
+        "tensorboard": True,
+        "total_steps": 1200,
+        "num_envs": 1,
+        "cost_limit": (3.0, 9.0),
+    }
     summary = cspo.train(TwoCosts(), run_dir=run, **settings)
     output = capsys.readouterr().out
     assert format_summary(summary) in output and "3/3" in output
     names = {path.name for path in run.iterdir()}
-    assert names == {".lock", "config.toml", "progress.csv", "summary.json", "curve.png", "checkpoints", "tensorboard"}
+    assert names == {
+        ".lock",
+        "config.toml",
+        "progress.csv",
+        "summary.json",
+        "curve.png",
+        "checkpoints",
+        "tensorboard",
+    }
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
 
     data = json.loads((run / "summary.json").read_text())
@@ -153,9 +184,19 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert data["cost"] == [columns["cost_0"][-1], columns["cost_1"][-1]] == list(summary.cost)
     assert data["cost_names"] == ["cost_0", "cost_1"] and "  cost 1 " in format_summary(summary)
     assert data["episode_return"] == columns["return"][-1] == summary.episode_return
-    violated = [c > 3.0 or d > 9.0 for c, d in zip(columns["cost_0"], columns["cost_1"], strict=True)]
+    violated = [
+        c > 3.0 or d > 9.0 for c, d in zip(columns["cost_0"], columns["cost_1"], strict=True)
+    ]
     assert data["violation_share"] == np.mean(violated)
-    assert set(data["versions"]) == {"python", "cspo", "torch", "mujoco", "gymnasium", "numpy", "numba"}
+    assert set(data["versions"]) == {
+        "python",
+        "cspo",
+        "torch",
+        "mujoco",
+        "gymnasium",
+        "numpy",
+        "numba",
+    }
     assert data["config_digest"] == config_digest(cspo.make_config(**_settings_of(run)))
 
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -175,8 +216,12 @@ def test_every_column_is_documented(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
     for algo in algorithm_names():
         several = get_algorithm(algo).traits.several_limits
-        env, limits = ("run_helpers:TwoCosts", (3.0, 9.0)) if several else ("run_helpers:TinyEnv", (3.0,))
-        trainer = cspo.Trainer(make_config(env, algo, **{**SMALL, "total_steps": 400, "cost_limit": limits}))
+        env, limits = (
+            ("run_helpers:TwoCosts", (3.0, 9.0)) if several else ("run_helpers:TinyEnv", (3.0,))
+        )
+        trainer = cspo.Trainer(
+            make_config(env, algo, **{**SMALL, "total_steps": 400, "cost_limit": limits})
+        )
         for column in as_row(next(iter(trainer))):
             assert f"| `{re.sub('_[01]$', '', column)}` |" in text, column
 
@@ -188,14 +233,18 @@ def test_digest_depends_on_what_changes_results() -> None:
     assert config_digest(base) != config_digest(make_config(TASK, alpha=0.1))
 
 
-def test_default_run_folder_is_free_and_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_run_folder_is_free_and_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     settings = {**SMALL, "total_steps": 400, "num_envs": 1, "quiet": True}
     for expected in ("TinyEnv-ppo-seed3", "TinyEnv-ppo-seed3-2"):
         assert cspo.train(TinyEnv(), "ppo", **settings).run_dir == Path("runs") / expected
     with pytest.raises(CspoError, match="cannot be stepped as 2 copies"):
         cspo.train(TinyEnv(), "ppo", **{**settings, "num_envs": 2})
-    assert len(list((tmp_path / "runs").iterdir())) == 2, "a run that did not start must leave no folder"
+    assert len(list((tmp_path / "runs").iterdir())) == 2, (
+        "a run that did not start must leave no folder"
+    )
 
 
 def test_drawing_needs_an_epoch(tmp_path: Path) -> None:
@@ -211,7 +260,9 @@ def test_warning_when_episodes_do_not_fit_into_an_epoch() -> None:
 
     config = make_config(TASK, steps_per_epoch=2000, num_envs=4, total_steps=2000)
     warning = episode_warning(config, SimpleNamespace(num_envs=4, time_limit=1000))
-    assert warning is not None and "--steps-per-epoch 4000" in warning and "cost_estimated" in warning
+    assert (
+        warning is not None and "--steps-per-epoch 4000" in warning and "cost_estimated" in warning
+    )
     assert len(warning.splitlines()) == 1
     assert episode_warning(config, SimpleNamespace(num_envs=4, time_limit=500)) is None
     assert episode_warning(config, SimpleNamespace(num_envs=4, time_limit=None)) is None

@@ -72,7 +72,9 @@ def test_the_tables_tell_the_true_sizes(name: str) -> None:
     assert env.reset(seed=0).shape == (2, SIZES[name])
     np.testing.assert_array_equal([env.action_low, env.action_high], [[-1.0, -1.0], [1.0, 1.0]])
     assert env.cost_names == ("cost",) and env.time_limit == 1000
-    assert row.cost_terms == (("buttons", "gremlins", "hazards") if "Button" in name else ("hazards",))
+    assert row.cost_terms == (
+        ("buttons", "gremlins", "hazards") if "Button" in name else ("hazards",)
+    )
     assert set(env.info_terms) == {"goal_met", *(f"cost_{term}" for term in row.cost_terms)}
     env.step(np.zeros((2, 2)))
     assert env.physics.data[0].time == pytest.approx(row.step_seconds)
@@ -124,16 +126,31 @@ def path(name: str, action: Any, steps: int) -> tuple[Array, Array]:
 
 def test_the_points_thrust_saturates_at_a_twentieth_of_its_command() -> None:
     full, more, beyond = (path(POINT_GOAL, (thrust, 0.0), 61) for thrust in (0.06, 1.0, 7.0))
-    assert all(np.array_equal(a, b) and np.array_equal(a, c) for a, b, c in zip(full, more, beyond, strict=True))
+    assert all(
+        np.array_equal(a, b) and np.array_equal(a, c)
+        for a, b, c in zip(full, more, beyond, strict=True)
+    )
     np.testing.assert_allclose(full[1][[9, 29, 59], 0], [0.48, 1.03, 1.35], atol=0.0051)
     half, nearly = path(POINT_GOAL, (0.025, 0.0), 60), path(POINT_GOAL, (0.049, 0.0), 60)
     np.testing.assert_allclose(half[1][:, 0], 0.5 * full[1][:60, 0], rtol=1e-9)
     assert not np.array_equal(nearly[0], full[0][:60])
-    np.testing.assert_allclose(path(POINT_GOAL, (-1.0, 0.0), 60)[1][:, 0], -full[1][:60, 0], rtol=1e-9)
+    np.testing.assert_allclose(
+        path(POINT_GOAL, (-1.0, 0.0), 60)[1][:, 0], -full[1][:60, 0], rtol=1e-9
+    )
     assert path(POINT_GOAL, (1.0, 0.0), 500)[1][-1, 0] == pytest.approx(1.5, abs=1e-3)
 
 
-YAW_RATES = {0.05: 0.0, 0.1: 0.03, 0.15: 0.26, 0.2: 0.50, 0.3: 0.78, 0.5: 1.35, 0.7: 2.06, 1.0: 3.0, -1.0: -3.0}
+YAW_RATES = {
+    0.05: 0.0,
+    0.1: 0.03,
+    0.15: 0.26,
+    0.2: 0.50,
+    0.3: 0.78,
+    0.5: 1.35,
+    0.7: 2.06,
+    1.0: 3.0,
+    -1.0: -3.0,
+}
 
 
 @pytest.mark.parametrize("command", YAW_RATES)
@@ -172,12 +189,20 @@ def test_the_car_drives_and_spins_as_measured_and_saturates_at_a_fiftieth() -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_and_steppers_give_the_same_bits_across_resets(name: str) -> None:
-    ways: list[tuple[Any, int]] = [("python", 1), ("python", 3), ("compiled", 1), ("compiled", 2), ("compiled", 3)]
+    ways: list[tuple[Any, int]] = [
+        ("python", 1),
+        ("python", 3),
+        ("compiled", 1),
+        ("compiled", 2),
+        ("compiled", 3),
+    ]
     runs = []
     for stepper, threads in ways:
         env = NavigationEnv(name, num_envs=3, threads=threads, stepper=stepper, time_limit=45)
         assert env.physics.stepper == stepper
-        runs.append([*kept(env, wild(env, 200)), np.array([data.time for data in env.physics.data])])
+        runs.append(
+            [*kept(env, wild(env, 200)), np.array([data.time for data in env.physics.data])]
+        )
         assert env.elapsed.tolist() == [200 % 45] * 3
         env.close()
     for other in runs[1:]:
@@ -189,7 +214,10 @@ def test_a_copy_does_not_depend_on_its_neighbours(name: str) -> None:
     many = NavigationEnv(name, num_envs=3, time_limit=20)
     actions = wild(many, 50)
     together = kept(many, actions, seed=5)
-    alone = [kept(NavigationEnv(name, time_limit=20), actions[:, i : i + 1], seed=5 + i) for i in range(3)]
+    alone = [
+        kept(NavigationEnv(name, time_limit=20), actions[:, i : i + 1], seed=5 + i)
+        for i in range(3)
+    ]
     for number, array in enumerate(together):
         np.testing.assert_array_equal(array, np.concatenate([one[number] for one in alone]))
 
@@ -215,12 +243,16 @@ def test_a_reset_leaves_nothing_of_the_episode_before(name: str) -> None:
     for action in wild(used, 60, seed=1):
         used.step(3.0 * action)
     if "Goal" in name:
-        assert used._vases is not None and used._vases.resting.any(), "a vase that rests has something to leave"
+        assert used._vases is not None and used._vases.resting.any(), (
+            "a vase that rests has something to leave"
+        )
     for steps in (0, 30):
         assert_same(kept(used, wild(used, steps), seed=9), kept(fresh, wild(fresh, steps), seed=9))
         for ours, theirs in zip(used.physics.data, fresh.physics.data, strict=True):
             for field in ("time", "qpos", "qvel", "qacc", "qacc_warmstart", "ctrl", "mocap_pos"):
-                np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field), err_msg=field)
+                np.testing.assert_array_equal(
+                    getattr(ours, field), getattr(theirs, field), err_msg=field
+                )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -347,7 +379,14 @@ def test_names_seeds_and_sizes_that_do_not_exist_are_refused_in_words() -> None:
     with pytest.raises(CspoError, match="from 0 on"):
         make_native(POINT_BUTTON, button_timer_after_reset=-1)
     env = NavigationEnv(POINT_GOAL, num_envs=2)
-    for seed in (-1, 2**32, 2**32 - 1, 1.5, True, "3"):  # the second copy has the seed after the first's
+    for seed in (
+        -1,
+        2**32,
+        2**32 - 1,
+        1.5,
+        True,
+        "3",
+    ):  # the second copy has the seed after the first's
         with pytest.raises(CspoError, match="a whole number from 0 to 4294967294, not"):
             env.reset(seed=seed)
     assert np.isfinite(env.reset(seed=2**32 - 2)).all()
@@ -360,16 +399,31 @@ def test_names_seeds_and_sizes_that_do_not_exist_are_refused_in_words() -> None:
 def test_two_epochs_of_training_stopped_between_or_not_end_the_same(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run)  # takes longer than the rest
+    monkeypatch.setattr(
+        sys.modules["cspo.runs.curves"], "draw_curve", lambda run: run
+    )  # takes longer than the rest
     terms = ("buttons", "gremlins", "hazards") if "Button" in name else ("hazards",)
-    settings = {**SMALL, "num_envs": 2, "steps_per_epoch": 100, "total_steps": 200, "minibatch_size": 50}
-    settings |= {"env_options": {"time_limit": 30}, "cost_terms": terms, "cost_limit": (25.0,) * len(terms)}
+    settings = {
+        **SMALL,
+        "num_envs": 2,
+        "steps_per_epoch": 100,
+        "total_steps": 200,
+        "minibatch_size": 50,
+    }
+    settings |= {
+        "env_options": {"time_limit": 30},
+        "cost_terms": terms,
+        "cost_limit": (25.0,) * len(terms),
+    }
     summary = cspo.train(name, run_dir=tmp_path / "whole", quiet=True, **settings)
     assert summary.finished and summary.epochs == 2
     trainer = cspo.Trainer(cspo.make_config(name, **settings), run_dir=tmp_path / "stopped")
     report = next(iter(trainer))
     assert report.steps == 100 and report.episode_length == 30.0
-    assert len(report.cost) == len(terms) and np.isfinite([report.episode_return, report.kl, *report.cost]).all()
+    assert (
+        len(report.cost) == len(terms)
+        and np.isfinite([report.episode_return, report.kl, *report.cost]).all()
+    )
     trainer.run.close()
     trainer.env.close()
     assert cspo.resume(tmp_path / "stopped", quiet=True).finished

@@ -30,7 +30,11 @@ from cspo.envs.navigation import NavigationEnv
 REST = [[0.0, 0.0]]
 PUSH = [[1.0, 0.0]]  # the Point's full thrust
 FOUR = [(0.0, 0.0), (0.0, 3.0), (3.0, 3.0), (3.0, 0.0)]  # buttons; the first is the one that is met
-LEANING = {"robot": (-0.24, 0.0), "heading": 0.0, "buttons": FOUR}  # the Point's nose on the first button
+LEANING = {
+    "robot": (-0.24, 0.0),
+    "heading": 0.0,
+    "buttons": FOUR,
+}  # the Point's nose on the first button
 
 
 def made(name: str, **options: Any) -> NavigationEnv:
@@ -81,7 +85,9 @@ def test_a_vase_costs_nothing_and_gives_way() -> None:
     np.testing.assert_array_equal(place, env.physics.data[0].body("vase0").xpos[:2])
 
 
-@pytest.mark.parametrize(("name", "heading"), [(POINT_GOAL, 0.0), (CAR_GOAL, np.pi / 2)])  # the Car drives along its -y
+@pytest.mark.parametrize(
+    ("name", "heading"), [(POINT_GOAL, 0.0), (CAR_GOAL, np.pi / 2)]
+)  # the Car drives along its -y
 def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading: float) -> None:
     """Out of reach it is spared the solver; that must not show in where the robot or the vase go."""
     paths = []
@@ -121,7 +127,9 @@ def test_the_wrong_button_costs_only_while_the_timer_is_zero() -> None:
         assert touched_by_robot(env) >= {"button0"}
         costs.append(result.cost[0, 0])
         timers.append(env.timer[0])
-        assert env.info_terms["cost_buttons"][0] == costs[-1] and env.info_terms["goal_met"][0] == 0.0
+        assert (
+            env.info_terms["cost_buttons"][0] == costs[-1] and env.info_terms["goal_met"][0] == 0.0
+        )
     assert costs == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     assert timers == [2, 1, 0, 0, 0, 0, 0, 0]
 
@@ -161,13 +169,16 @@ def test_being_near_a_button_is_not_touching_it() -> None:
     assert env.step(REST).cost[0, 0] == 0.0
     arrange(env, robot=(0.19, 0.0), buttons=FOUR, goal_button=1)  # with its back
     assert env.step(REST).cost[0, 0] == 1.0
-    arrange(env, robot=(0.0, 0.0), buttons=[*FOUR[1:], (-0.19, 0.0)], goal_button=0)  # the last of the four
+    arrange(
+        env, robot=(0.0, 0.0), buttons=[*FOUR[1:], (-0.19, 0.0)], goal_button=0
+    )  # the last of the four
     assert env.step(REST).cost[0, 0] == 1.0
 
 
 def test_every_part_of_the_car_touches() -> None:
     env = made(CAR_BUTTON)
-    # Its front bumper reaches to -0.175 and the back one to 0.16 along y, its wheels to 0.155 along x.
+    # Its front bumper reaches to -0.175 and the back one to 0.16 along y, its wheels to 0.155 along
+    # x.
     for place in ((0.0, -0.27), (0.0, 0.25), (0.24, 0.1), (-0.24, 0.1)):
         for goal_button, cost in ((0, 0.0), (1, 1.0)):
             arrange(env, buttons=[place, *FOUR[1:]], goal_button=goal_button)
@@ -181,7 +192,12 @@ def test_every_part_of_the_car_touches() -> None:
 @pytest.mark.parametrize("name", [POINT_BUTTON, CAR_BUTTON])
 def test_buttons_are_dark_while_the_timer_runs_and_the_goal_is_not(name: str) -> None:
     env = made(name)
-    arrange(env, buttons=[(1.0, 0.3), (-1.0, 0.0), (0.0, 1.2), (0.3, -1.0)], goal_button=2, hazards=[(0.5, 0.5)])
+    arrange(
+        env,
+        buttons=[(1.0, 0.3), (-1.0, 0.0), (0.0, 1.2), (0.3, -1.0)],
+        goal_button=2,
+        hazards=[(0.5, 0.5)],
+    )
     env.timer[0] = 4
     buttons, goal = lidar_columns(name, "buttons"), lidar_columns(name, "goal")
     for timer in (3, 2, 1, 0, 0):
@@ -196,7 +212,10 @@ def test_buttons_are_dark_while_the_timer_runs_and_the_goal_is_not(name: str) ->
 @pytest.mark.parametrize("name", [POINT_BUTTON, CAR_BUTTON])
 def test_episodes_may_begin_with_dark_buttons(name: str) -> None:
     buttons = lidar_columns(name, "buttons")
-    usual, later = NavigationEnv(name), NavigationEnv(name, button_timer_after_reset=10, time_limit=15)
+    usual, later = (
+        NavigationEnv(name),
+        NavigationEnv(name, button_timer_after_reset=10, time_limit=15),
+    )
     first, dark = usual.reset(seed=4)[0], later.reset(seed=4)[0]
     assert usual.timer[0] == 0 and first[buttons].any()
     assert later.timer[0] == 10 and not dark[buttons].any()
@@ -222,8 +241,12 @@ def test_gremlins_run_clockwise_on_their_circles_and_hover(name: str, seconds: f
         env.step(REST)
         time = (10 * step - 1) * seconds / 10  # targets are set before a physics step
         target = 0.35 * np.array([np.sin(time), np.cos(time)])
-        np.testing.assert_allclose(data.mocap_pos[:, :2], np.tile(target, (4, 1)), rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(env.objects[0, rows_of(name, "gremlins")], data.xpos[gremlins_of(env), :2])
+        np.testing.assert_allclose(
+            data.mocap_pos[:, :2], np.tile(target, (4, 1)), rtol=0, atol=1e-12
+        )
+        np.testing.assert_array_equal(
+            env.objects[0, rows_of(name, "gremlins")], data.xpos[gremlins_of(env), :2]
+        )
         if step >= 30:
             np.testing.assert_allclose(data.xpos[gremlins_of(env), 2], 0.2, atol=0.01)
             now = step * seconds
@@ -257,7 +280,11 @@ def test_a_gremlin_costs_when_it_touches_the_robot(name: str, which: int) -> Non
 
 def test_the_cost_is_one_however_many_terms_are_and_terms_come_in_the_order_asked() -> None:
     three = ("hazards", "buttons", "gremlins")
-    envs = [made(POINT_BUTTON), made(POINT_BUTTON, cost_terms=three), made(POINT_BUTTON, cost_terms=("gremlins",))]
+    envs = [
+        made(POINT_BUTTON),
+        made(POINT_BUTTON, cost_terms=three),
+        made(POINT_BUTTON, cost_terms=("gremlins",)),
+    ]
     assert [env.cost_names for env in envs] == [("cost",), three, ("gremlins",)]
     seen = set()
     for hazard, button, gremlin in np.ndindex(2, 2, 2):
@@ -299,12 +326,17 @@ class SecondRules:
     def step(self) -> tuple[float, dict[str, float]]:
         """Judge the step that was just taken: its reward, and what was touched, entered and reached."""
         skip_steps(self.random, 1)
-        robot, touched = robot_of(self.env, self.index)[0][:2], touched_by_robot(self.env, self.index)
+        robot, touched = (
+            robot_of(self.env, self.index)[0][:2],
+            touched_by_robot(self.env, self.index),
+        )
         distance = np.linalg.norm(self.goal - robot)
         terms = {"cost_hazards": float(np.linalg.norm(self.hazards - robot, axis=1).min() < 0.2)}
         if self.presses:
             reached = f"button{self.button}" in touched
-            wrong = {name for name in touched if name.startswith("button")} - {f"button{self.button}"}
+            wrong = {name for name in touched if name.startswith("button")} - {
+                f"button{self.button}"
+            }
             terms["cost_buttons"] = float(bool(wrong) and self.timer == 0)
             terms["cost_gremlins"] = float(any(name.startswith("gremlin") for name in touched))
         else:
@@ -344,7 +376,9 @@ def test_drives_are_judged_as_by_a_second_set_of_rules(name: str) -> None:
 def test_rewards_between_goals_sum_to_the_distance_won(name: str) -> None:
     env = made(name, num_envs=2)
     rng = np.random.default_rng(1)
-    started = np.array([np.linalg.norm(goal_of(env, i) - robot_of(env, i)[0][:2]) for i in range(2)])
+    started = np.array(
+        [np.linalg.norm(goal_of(env, i) - robot_of(env, i)[0][:2]) for i in range(2)]
+    )
     total, segments = np.zeros(2), 0
     for _ in range(250):
         goals = [goal_of(env, i) for i in range(2)]
@@ -364,7 +398,9 @@ def test_a_goal_is_reached_inside_its_radius(distance: float, reached: float) ->
     arrange(env, goal=[(0.0, distance)])
     result = env.step(REST)
     assert env.info_terms["goal_met"][0] == result.reward[0] == reached
-    assert np.array_equal(goal_of(env), [0.0, distance]) != bool(reached), "a new goal where it was reached"
+    assert np.array_equal(goal_of(env), [0.0, distance]) != bool(reached), (
+        "a new goal where it was reached"
+    )
 
 
 def test_a_reward_is_at_most_ten() -> None:

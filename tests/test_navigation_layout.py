@@ -75,7 +75,9 @@ def test_a_reset_draws_the_world_then_the_goal_and_builds_it(name: str) -> None:
             expected[0] = goal_area(random, places[0], places[1:])
         np.testing.assert_array_equal(env.objects[i], expected)
         in_the_simulator(env, i, places, rotations)
-        assert random.random_sample() == env._stream(i)._random.random_sample(), "not one draw more or less"
+        assert random.random_sample() == env._stream(i)._random.random_sample(), (
+            "not one draw more or less"
+        )
 
 
 def in_the_simulator(env: NavigationEnv, index: int, places: Any, rotations: Any) -> None:
@@ -139,7 +141,9 @@ def test_every_step_passes_over_one_random_number_before_the_next_goal(steps: in
         skip_steps(random, steps)
         expected = goal_area(random, robot_of(env, i)[0][:2], env.objects[i])
         np.testing.assert_array_equal(goal_of(env, i), expected)
-        np.testing.assert_array_equal(env.last_distance[i], np.sqrt(np.sum((expected - robot_of(env, i)[0][:2]) ** 2)))
+        np.testing.assert_array_equal(
+            env.last_distance[i], np.sqrt(np.sum((expected - robot_of(env, i)[0][:2]) ** 2))
+        )
     assert not result.terminated.any()
     env.reset()  # continues the stream of where it is now
     np.testing.assert_array_equal(robot_of(env, 1)[0][:2], world(random, POINT_GOAL)[0][0])
@@ -176,7 +180,9 @@ def no_room_for_a_goal(monkeypatch: pytest.MonkeyPatch, env: NavigationEnv) -> N
     monkeypatch.setattr(env, "_reset_one", reset_with_room)
 
 
-def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     env = NavigationEnv(POINT_GOAL, num_envs=2, time_limit=4)
     watched = NavigationEnv(POINT_GOAL, num_envs=2, time_limit=4, autoreset=False)
     action = np.array([[1.0, 0.5], [1.0, -0.5]])
@@ -184,7 +190,9 @@ def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(monkeypatch: 
         one.reset(seed=30)
         for _ in range(3):
             one.step(action)
-        one.objects[1, 0] = robot_of(one, 1)[0][:2] + 0.1  # the second reaches its goal, and that in the last step
+        one.objects[1, 0] = (
+            robot_of(one, 1)[0][:2] + 0.1
+        )  # the second reaches its goal, and that in the last step
         no_room_for_a_goal(monkeypatch, one)
     robot_before = robot_of(env, 1)[0][:2]
     goal_before, elapsed = goal_of(watched, 1), watched.elapsed[1]
@@ -196,7 +204,9 @@ def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(monkeypatch: 
     np.testing.assert_array_equal(goal_of(watched, 1), goal_before)
     assert elapsed == 3 and env.elapsed.tolist() == [0, 0]
     distance = np.linalg.norm(goal_before - robot_of(watched, 1)[0][:2])
-    assert result.reward[1] == pytest.approx(last - distance + 1.0, abs=1e-12), "the bonus is paid all the same"
+    assert result.reward[1] == pytest.approx(last - distance + 1.0, abs=1e-12), (
+        "the bonus is paid all the same"
+    )
     # The new episode: after the ten thousand tries for a goal.
     random = np.random.RandomState(31)
     places, _ = world(random, POINT_GOAL)
@@ -241,7 +251,14 @@ def test_recorded_resets_are_reproduced(name: str) -> None:
         np.testing.assert_allclose(observation, recorded["obs"][row], rtol=0, atol=1e-9)
         np.testing.assert_allclose(goal_of(env), recorded["goal_pos"][row, :2], rtol=0, atol=1e-14)
         np.testing.assert_allclose(
-            env.objects[0, rows_of(name, "hazards")], recorded["hazards_pos"][row, :, :2], rtol=0, atol=1e-14
+            env.objects[0, rows_of(name, "hazards")],
+            recorded["hazards_pos"][row, :, :2],
+            rtol=0,
+            atol=1e-14,
         )
-        np.testing.assert_allclose(env.physics.data[0].qpos, recorded["qpos"][row], rtol=0, atol=1e-14)
-    np.testing.assert_allclose(env.reset()[0], recorded["obs_next_unseeded_reset"][0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            env.physics.data[0].qpos, recorded["qpos"][row], rtol=0, atol=1e-14
+        )
+    np.testing.assert_allclose(
+        env.reset()[0], recorded["obs_next_unseeded_reset"][0], rtol=0, atol=1e-9
+    )

@@ -29,7 +29,11 @@ BIN = np.deg2rad(22.5)
 
 
 def read(
-    places: Any, position: Any = (0.0, 0.0, 0.1), matrix: Any = None, columns: Any = None, lidars: int = 1
+    places: Any,
+    position: Any = (0.0, 0.0, 0.1),
+    matrix: Any = None,
+    columns: Any = None,
+    lidars: int = 1,
 ) -> Array:
     """Readings (N, lidars * 16) of the kernel, for places (N, M, 2) or (M, 2)."""
     places = np.asarray(places, float)
@@ -65,12 +69,16 @@ def test_readings_follow_the_rule_in_random_worlds(tilt: float) -> None:
 
 
 def test_readings_of_one_object_by_hand() -> None:
-    # 1.2 m away at 33.75 degrees: the middle of bin 1, so both neighbours get half of (3 - 1.2) / 3 = 0.6.
+    # 1.2 m away at 33.75 degrees: the middle of bin 1, so both neighbours get half of (3 - 1.2) / 3
+    # = 0.6.
     expected = np.zeros(16)
     expected[[0, 1, 2]] = 0.3, 0.6, 0.3
     angle = 1.5 * BIN
-    np.testing.assert_allclose(read([[1.2 * np.cos(angle), 1.2 * np.sin(angle)]])[0], expected, rtol=0, atol=1e-12)
-    # Straight ahead is the beginning of bin 0: all of it for the bin before, nothing for the one after.
+    np.testing.assert_allclose(
+        read([[1.2 * np.cos(angle), 1.2 * np.sin(angle)]])[0], expected, rtol=0, atol=1e-12
+    )
+    # Straight ahead is the beginning of bin 0: all of it for the bin before, nothing for the one
+    # after.
     expected = np.zeros(16)
     expected[[0, 15]] = 0.75
     np.testing.assert_array_equal(read([[0.75, 0.0]])[0], expected)
@@ -86,7 +94,9 @@ def test_a_turn_by_whole_bins_shifts_every_lidar(bins: int) -> None:
     rng = np.random.default_rng(2)
     places, columns = rng.uniform(-2, 2, (50, 6, 2)), np.array([0, 0, 0, 16, 16, 16])
     before = read(places, (0.3, -0.2, 0.1), around_z(0.7), columns, 2).reshape(50, 2, 16)
-    after = read(places, (0.3, -0.2, 0.1), around_z(0.7 + bins * BIN), columns, 2).reshape(50, 2, 16)
+    after = read(places, (0.3, -0.2, 0.1), around_z(0.7 + bins * BIN), columns, 2).reshape(
+        50, 2, 16
+    )
     np.testing.assert_allclose(after, np.roll(before, -bins, axis=2), rtol=0, atol=1e-12)
     assert np.abs(after - before).max() > 0.1
 
@@ -122,14 +132,19 @@ def test_a_tiny_turn_or_move_changes_readings_by_little() -> None:
     """Also where an object goes over from one bin to the next: readings are continuous."""
     rng = np.random.default_rng(4)
     places = rng.uniform(-1.5, 1.5, (20, 5, 2))
-    turned = np.stack([read(places, matrix=around_z(angle)) for angle in np.arange(0.0, 2.0 * np.pi, 1e-2)])
+    turned = np.stack(
+        [read(places, matrix=around_z(angle)) for angle in np.arange(0.0, 2.0 * np.pi, 1e-2)]
+    )
     steps = np.abs(np.diff(turned, axis=0, append=turned[:1]))
     assert 1e-3 < steps.max() < 1.1e-2 / BIN, "a reading changes by at most 1 per bin"
     moved = np.stack([read(places - [x, 0.0]) for x in np.arange(0.0, 0.02, 1e-5)])
     nearest = np.linalg.norm(places, axis=2).min() - 0.02
     assert np.abs(np.diff(moved, axis=0)).max() < 1e-5 * (1 / 3 + 1 / (BIN * nearest))
     for border in range(16):
-        sides = [read([[np.cos(angle), np.sin(angle)]]) for angle in (border * BIN - 1e-9, border * BIN + 1e-9)]
+        sides = [
+            read([[np.cos(angle), np.sin(angle)]])
+            for angle in (border * BIN - 1e-9, border * BIN + 1e-9)
+        ]
         np.testing.assert_allclose(sides[0], sides[1], rtol=0, atol=1e-8)
 
 
@@ -164,7 +179,9 @@ def test_observations_hold_the_lidars_of_where_everything_is_now(name: str) -> N
                 if kind == "buttons" and env.timer[i] > 0:
                     continue
                 expected = lidar(places_in_simulator(env, kind, i), *robot_of(env, i))
-                np.testing.assert_allclose(observation[i, lidar_columns(name, kind)], expected, rtol=0, atol=1e-12)
+                np.testing.assert_allclose(
+                    observation[i, lidar_columns(name, kind)], expected, rtol=0, atol=1e-12
+                )
     if "Button" in name:
         assert np.abs(places_in_simulator(env, "gremlins", 0) - moved).max() > 0.1
 
@@ -196,7 +213,11 @@ def test_turning_the_robot_turns_what_the_environment_shows(name: str) -> None:
     env.reset(seed=0)
     given = {"hazards": [(1.0, 0.2), (-0.7, 0.9)], "goal": [(0.2, -1.1)]}
     if "Button" in name:
-        given = {"hazards": given["hazards"], "buttons": [(1.0, 0.2), (-0.3, -0.9)], "gremlins": [(-1.0, 1.0)]}
+        given = {
+            "hazards": given["hazards"],
+            "buttons": [(1.0, 0.2), (-0.3, -0.9)],
+            "gremlins": [(-1.0, 1.0)],
+        }
     start = lidar_columns(name, "buttons" if "Button" in name else "goal").start
     seen = []
     for heading in (0.1, 0.1 + 3 * BIN):

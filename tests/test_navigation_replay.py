@@ -21,14 +21,22 @@ from cspo.envs.navigation import NavigationEnv
 TRACES = Path(__file__).parents[2] / "shared" / "reference" / "traces"
 EPISODES = 3
 
-pytestmark = pytest.mark.skipif(not TRACES.exists(), reason="the recorded reference transitions are not here")
+pytestmark = pytest.mark.skipif(
+    not TRACES.exists(), reason="the recorded reference transitions are not here"
+)
 
 
 def episodes(name: str, steps: int) -> dict[str, Array]:
     """The first steps of every recorded episode, (steps, episodes, ...) each."""
     with np.load(TRACES / f"{name}.npz") as file:
-        rows = np.stack([np.flatnonzero(file["episode"] == e)[:steps] for e in range(EPISODES)], axis=1)
-        return {key: file[key][rows] for key in file.files if file[key].shape[:1] == file["episode"].shape}
+        rows = np.stack(
+            [np.flatnonzero(file["episode"] == e)[:steps] for e in range(EPISODES)], axis=1
+        )
+        return {
+            key: file[key][rows]
+            for key in file.files
+            if file[key].shape[:1] == file["episode"].shape
+        }
 
 
 def replay(name: str, recorded: dict[str, Array]) -> dict[str, Array]:
@@ -38,7 +46,12 @@ def replay(name: str, recorded: dict[str, Array]) -> dict[str, Array]:
     kept: dict[str, list[Array]] = {}
     for action in recorded["action"]:
         result = env.step(action)
-        now = {"obs": result.observation, "reward": result.reward, "cost": result.cost[:, 0], **env.info_terms}
+        now = {
+            "obs": result.observation,
+            "reward": result.reward,
+            "cost": result.cost[:, 0],
+            **env.info_terms,
+        }
         now |= {"terminated": result.terminated, "truncated": result.truncated}
         now["goal_pos_after"] = np.array([[*goal_of(env, e)] for e in range(EPISODES)])
         if "Button" in name:
@@ -46,7 +59,10 @@ def replay(name: str, recorded: dict[str, Array]) -> dict[str, Array]:
         for key, value in now.items():
             kept.setdefault(key, []).append(value.copy())
     np.testing.assert_allclose(
-        env.objects[:, rows_of(name, "hazards")], recorded["hazards_pos"][-1][..., :2], rtol=0, atol=1e-12
+        env.objects[:, rows_of(name, "hazards")],
+        recorded["hazards_pos"][-1][..., :2],
+        rtol=0,
+        atol=1e-12,
     )
     return {key: np.array(values) for key, values in kept.items()}
 
@@ -54,10 +70,14 @@ def replay(name: str, recorded: dict[str, Array]) -> dict[str, Array]:
 def assert_same_events(ours: dict[str, Array], theirs: dict[str, Array]) -> None:
     """Whatever is counted in whole numbers: costs, goals, ends, buttons."""
     whole = [key for key in ours if key not in ("obs", "reward", "goal_pos_after")]
-    assert {"cost", "cost_hazards", "goal_met", "terminated", "truncated"} <= set(whole) <= set(theirs)
+    assert (
+        {"cost", "cost_hazards", "goal_met", "terminated", "truncated"} <= set(whole) <= set(theirs)
+    )
     for key in whole:
         np.testing.assert_array_equal(ours[key], theirs[key], err_msg=key)
-    np.testing.assert_allclose(ours["goal_pos_after"], theirs["goal_pos_after"][..., :2], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ours["goal_pos_after"], theirs["goal_pos_after"][..., :2], rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", [POINT_GOAL, POINT_BUTTON])

@@ -29,15 +29,17 @@ from cspo.policy.kernels import add_bias_tanh
 from cspo.policy.networks import CHUNK, StackedMLP, parameter_count
 from cspo.policy.policy import Actor, mean_kl
 
-# float32 sums over a batch differ from float64 by a few units of 6e-8 times the condition of the sum;
-# the largest relative error (Euclidean norm) seen in this file is 6e-7.
+# float32 sums over a batch differ from float64 by a few units of 6e-8 times the condition of the
+# sum; the largest relative error (Euclidean norm) seen in this file is 6e-7.
 FLOAT32 = 2e-6
 
 
 def stacked(count: int, sizes: Sequence[int], seed: int = 0) -> tuple[StackedMLP, Tensor, Tensor]:
     """Return `count` networks with their parameters and gradients."""
     parameters = torch.zeros(count, parameter_count(sizes))
-    gradient = torch.full_like(parameters, float("nan"))  # anything `backward` forgets stays visible
+    gradient = torch.full_like(
+        parameters, float("nan")
+    )  # anything `backward` forgets stays visible
     mlp = StackedMLP(sizes, parameters, gradient)
     mlp.initialise(np.random.default_rng(seed))
     return mlp, parameters, gradient
@@ -70,7 +72,9 @@ def flat_gradient(network: nn.Sequential) -> np.ndarray:
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("sizes", [(3, 2), (7, 64, 1), (5, 64, 64, 3), (4, 9, 8, 7, 2)])
 @pytest.mark.parametrize("rows", [1, 7, 512])
-def test_stacked_networks_equal_torch_modules(count: int, sizes: tuple[int, ...], rows: int) -> None:
+def test_stacked_networks_equal_torch_modules(
+    count: int, sizes: tuple[int, ...], rows: int
+) -> None:
     mlp, parameters, gradient = stacked(count, sizes)
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, sizes[0], generator=generator)
@@ -106,7 +110,9 @@ def test_predict_returns_a_tensor_that_later_calls_leave_alone() -> None:
 
 
 def test_tanh_is_accurate_to_single_precision_everywhere() -> None:
-    u = np.concatenate([np.linspace(-12.0, 12.0, 200_001), np.logspace(-30, 1, 1000), [-1e30, 1e30, 0.0]])
+    u = np.concatenate(
+        [np.linspace(-12.0, 12.0, 200_001), np.logspace(-30, 1, 1000), [-1e30, 1e30, 0.0]]
+    )
     x = u.astype(np.float32)[:, None].copy()
     add_bias_tanh(x, np.zeros(1, np.float32))
     exact = np.tanh(u.astype(np.float32).astype(np.float64))
@@ -127,8 +133,8 @@ def test_initial_weights_and_biases_fill_plus_minus_one_over_root_fan_in() -> No
         weight, bias = (np.stack([network[layer][part] for network in networks]) for part in (0, 1))
         for values in (weight.ravel(), bias.ravel()):
             assert np.abs(values).max() <= bound * (1.0 + 1e-6)
-            # Uniform: at least 800 draws come within 3 % of both ends, and the standard deviation is
-            # bound / sqrt(3) (standard error of the estimate: below 1.8 %).
+            # Uniform: at least 800 draws come within 3 % of both ends, and the standard deviation
+            # is bound / sqrt(3) (standard error of the estimate: below 1.8 %).
             assert values.max() > 0.97 * bound
             assert values.min() < -0.97 * bound
             assert values.std() == pytest.approx(bound / np.sqrt(3.0), rel=0.06)
@@ -144,7 +150,9 @@ def _surrogate(log_prob: Tensor, mean: Tensor, log_std: Tensor, ratio: Tensor, d
     return (ratio * data.adv_r).minimum(ratio.clamp(0.8, 1.2) * data.adv_r).mean()
 
 
-def _kl_old_new(log_prob: Tensor, mean: Tensor, log_std: Tensor, ratio: Tensor, data: Any) -> Tensor:
+def _kl_old_new(
+    log_prob: Tensor, mean: Tensor, log_std: Tensor, ratio: Tensor, data: Any
+) -> Tensor:
     variance, old_variance = (2.0 * log_std).exp(), (2.0 * data.log_std).exp()
     kl = log_std - data.log_std + (old_variance + (data.mean - mean) ** 2) / (2.0 * variance) - 0.5
     return kl.sum(1).mean()
@@ -155,10 +163,14 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "squared log_prob": lambda log_prob, mean, log_std, ratio, data: log_prob.square().sum(),
     "mean": lambda log_prob, mean, log_std, ratio, data: mean.pow(3).sum(),
     "log_std": lambda log_prob, mean, log_std, ratio, data: log_std.exp().square().sum(),
-    "mean and log_std": lambda log_prob, mean, log_std, ratio, data: (mean * (-log_std).exp()).square().mean(),
+    "mean and log_std": lambda log_prob, mean, log_std, ratio, data: (
+        (mean * (-log_std).exp()).square().mean()
+    ),
     "clipped surrogate": _surrogate,
     "KL(old || new)": _kl_old_new,
-    "all": lambda *args: _surrogate(*args) + 0.3 * _kl_old_new(*args) + args[2].sum() + args[1].mean(),
+    "all": lambda *args: (
+        _surrogate(*args) + 0.3 * _kl_old_new(*args) + args[2].sum() + args[1].mean()
+    ),
 }
 
 
@@ -213,10 +225,13 @@ def test_score_gradient_equals_autograd_over_all_chunks(rows: int) -> None:
     gradient = policy.actor.score_gradient(data.observation, data.action, weight)
     leaf = policy.actor.parameters.double().clone().requires_grad_()
     layers, log_std = unpack(leaf, policy.actor.mlp.sizes)
-    normal = torch.distributions.Normal(reference_mlp(layers, data.observation.double()), log_std.exp())
+    normal = torch.distributions.Normal(
+        reference_mlp(layers, data.observation.double()), log_std.exp()
+    )
     (weight.double() * normal.log_prob(data.action.double()).sum(1)).mean().backward()
     assert leaf.grad is not None
-    # A mean over thousands of terms of both signs: rounding of the terms is larger relative to the sum.
+    # A mean over thousands of terms of both signs: rounding of the terms is larger relative to the
+    # sum.
     assert relative_error(gradient, float64(leaf.grad)) < 1e-5
 
 
@@ -266,14 +281,21 @@ def test_adam_step_clips_the_norm_of_every_row_after_adding_the_l2_term(size: fl
 
 def test_mean_kl_is_old_to_new_summed_over_actions() -> None:
     generator = torch.Generator().manual_seed(0)
-    old_mean, new_mean = torch.randn(200, 3, generator=generator), torch.randn(200, 3, generator=generator)
+    old_mean, new_mean = (
+        torch.randn(200, 3, generator=generator),
+        torch.randn(200, 3, generator=generator),
+    )
     old_log_std, new_log_std = torch.tensor([-0.5, 0.2, 0.0]), torch.tensor([0.1, -0.4, 0.3])
     old = torch.distributions.Normal(old_mean.double(), old_log_std.double().exp())
     new = torch.distributions.Normal(new_mean.double(), new_log_std.double().exp())
     expected = torch.distributions.kl_divergence(old, new).sum(1).mean().item()
     reverse = torch.distributions.kl_divergence(new, old).sum(1).mean().item()
-    assert abs(expected - reverse) > 0.1 * expected, "the two directions must differ for this test to say anything"
-    assert mean_kl(old_mean, old_log_std, new_mean, new_log_std) == pytest.approx(expected, rel=1e-6)
+    assert abs(expected - reverse) > 0.1 * expected, (
+        "the two directions must differ for this test to say anything"
+    )
+    assert mean_kl(old_mean, old_log_std, new_mean, new_log_std) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_kl_of_a_policy_with_itself_is_zero() -> None:
@@ -282,7 +304,9 @@ def test_kl_of_a_policy_with_itself_is_zero() -> None:
 
 
 @pytest.mark.parametrize("max_grad_norm", [40.0, 0.05])
-def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(max_grad_norm: float) -> None:
+def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(
+    max_grad_norm: float,
+) -> None:
     policy = small_policy(6, 2, costs=2, hidden=(16, 16))
     batch = random_batch(policy, 300, costs=2)
     sizes = policy.critics.sizes
@@ -296,7 +320,9 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(max_gra
         critic_lr=3e-3,
         max_grad_norm=max_grad_norm,
     )
-    result = learner.fit(batch, AutogradObjective(lambda new, columns: new.log_prob.mean() * 0.0, {}))
+    result = learner.fit(
+        batch, AutogradObjective(lambda new, columns: new.log_prob.mean() * 0.0, {})
+    )
 
     shuffle = np.random.default_rng(7)
     for _ in range(3):
@@ -305,7 +331,10 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(max_gra
         for start in range(0, 300, 128):
             rows = order[start : start + 128]
             for k, (network, optimiser) in enumerate(zip(networks, optimisers, strict=True)):
-                error = network(batch.observation[rows].double())[:, 0] - batch.value_target[k, rows].double()
+                error = (
+                    network(batch.observation[rows].double())[:, 0]
+                    - batch.value_target[k, rows].double()
+                )
                 squares = sum(p.square().sum() for p in network.parameters())
                 squared_errors[k] += error.square().sum().item()
                 optimiser.zero_grad()
@@ -316,7 +345,9 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(max_gra
         layers = [(m.weight.T, m.bias) for m in network if isinstance(m, nn.Linear)]
         expected = torch.cat([torch.cat([w.reshape(-1), b]) for w, b in layers])
         # 9 Adam steps of 3e-3: an error of 1e-5 of one step is 3e-8, as large as float32 resolves.
-        np.testing.assert_allclose(float64(policy.critic_parameters[k]), float64(expected), atol=1e-6)
+        np.testing.assert_allclose(
+            float64(policy.critic_parameters[k]), float64(expected), atol=1e-6
+        )
     logged = [result.metrics[f"critic_loss_{name}"] for name in ("reward", "cost_0", "cost_1")]
     assert logged == pytest.approx(squared_errors / 300, rel=1e-5)
 
@@ -328,14 +359,18 @@ def test_critics_do_not_influence_each_other() -> None:
         policy = small_policy(costs=costs)
         policy.critic_parameters.copy_(torch.linspace(-0.5, 0.5, policy.critic_parameters.shape[1]))
         batch = random_batch(policy, 100, costs=costs)
-        batch.value_target.copy_(torch.stack([torch.linspace(-k, 2.0, 100) for k in range(1 + costs)]))
+        batch.value_target.copy_(
+            torch.stack([torch.linspace(-k, 2.0, 100) for k in range(1 + costs)])
+        )
         Learner(policy, np.random.default_rng(0), passes=2, minibatch_size=32).fit(
             batch, AutogradObjective(lambda new, columns: new.log_prob.mean() * 0.0, {})
         )
         results.append(policy.critic_parameters[:2].clone())
     torch.testing.assert_close(results[0], results[1], rtol=0.0, atol=1e-7)
     rows = itertools.combinations(results[1], 2)
-    assert all(not torch.allclose(a, b) for a, b in rows), "different targets must give different critics"
+    assert all(not torch.allclose(a, b) for a, b in rows), (
+        "different targets must give different critics"
+    )
 
 
 # ---------------------------------------------------------------- the minibatch loop
@@ -356,7 +391,9 @@ class Recorder:
         return self.strength * (new.mean.mean() + new.log_std.sum())
 
 
-def kl_by_definition(parameters: Tensor, sizes: Sequence[int], batch: Any, rows: Any = slice(None)) -> float:
+def kl_by_definition(
+    parameters: Tensor, sizes: Sequence[int], batch: Any, rows: Any = slice(None)
+) -> float:
     """Return E_old[log old - log new] of diagonal Gaussians, summed over actions, averaged over rows."""
     layers, log_std = unpack(float64(parameters), sizes)
     mean = reference_mlp(layers, float64(batch.observation[rows]))
@@ -364,7 +401,9 @@ def kl_by_definition(parameters: Tensor, sizes: Sequence[int], batch: Any, rows:
     total = 0.0
     for k in range(len(log_std)):
         s0, s1 = np.exp(old_log_std[k]), np.exp(log_std[k])
-        total += np.mean(np.log(s1 / s0) + (s0**2 + (old_mean[:, k] - mean[:, k]) ** 2) / (2 * s1**2) - 0.5)
+        total += np.mean(
+            np.log(s1 / s0) + (s0**2 + (old_mean[:, k] - mean[:, k]) ** 2) / (2 * s1**2) - 0.5
+        )
     return float(total)
 
 
@@ -399,7 +438,12 @@ def test_kl_is_checked_once_per_pass_on_the_full_batch_and_stops_critics_too() -
     learner, batch, loss = learner_for(200, target_kl=target, **settings)
     result = learner.fit(batch, AutogradObjective(loss, loss.columns))
     assert result.passes == 5
-    assert len(loss.rows) == learner.actor_optimiser.count == learner.critic_optimiser.count == 5 * per_pass
+    assert (
+        len(loss.rows)
+        == learner.actor_optimiser.count
+        == learner.critic_optimiser.count
+        == 5 * per_pass
+    )
     assert result.kl == pytest.approx(kls[4], rel=1e-4)
     expected = float64(actor_ratio(learner.policy, batch))
     np.testing.assert_allclose(float64(result.ratio), expected, rtol=1e-5)
@@ -407,12 +451,16 @@ def test_kl_is_checked_once_per_pass_on_the_full_batch_and_stops_critics_too() -
 
 def actor_ratio(policy: Any, batch: Any) -> Tensor:
     layers, log_std = unpack(policy.actor.parameters.double(), policy.actor.mlp.sizes)
-    normal = torch.distributions.Normal(reference_mlp(layers, batch.observation.double()), log_std.exp())
+    normal = torch.distributions.Normal(
+        reference_mlp(layers, batch.observation.double()), log_std.exp()
+    )
     return (normal.log_prob(batch.action.double()).sum(1) - batch.log_prob.double()).exp()
 
 
 def test_kl_exceeded_within_a_pass_does_not_stop_before_its_end() -> None:
-    learner, batch, loss = learner_for(200, passes=8, minibatch_size=64, actor_lr=3e-3, target_kl=1e-12)
+    learner, batch, loss = learner_for(
+        200, passes=8, minibatch_size=64, actor_lr=3e-3, target_kl=1e-12
+    )
     assert learner.fit(batch, AutogradObjective(loss, loss.columns)).passes == 1
     assert len(loss.rows) == 4
 
@@ -424,7 +472,9 @@ def test_kl_check_per_minibatch_stops_after_the_first_step_that_exceeds() -> Non
     result = learner.fit(batch, AutogradObjective(loss, loss.columns))
     sizes = learner.policy.actor.mlp.sizes
     after = [*loss.before[1:], learner.policy.actor.parameters]
-    kls = [kl_by_definition(p, sizes, batch, rows) for p, rows in zip(after, loss.rows, strict=True)]
+    kls = [
+        kl_by_definition(p, sizes, batch, rows) for p, rows in zip(after, loss.rows, strict=True)
+    ]
     assert len(kls) % 4, "it has to stop within a pass for this test to say anything"
     assert max(kls[:-1]) < 0.003 < kls[-1]
     assert learner.critic_optimiser.count == learner.actor_optimiser.count == len(kls)
@@ -433,7 +483,13 @@ def test_kl_check_per_minibatch_stops_after_the_first_step_that_exceeds() -> Non
 
 def test_critic_loss_is_a_mean_over_the_samples_of_the_last_pass_even_if_it_was_cut_short() -> None:
     learner, batch, loss = learner_for(
-        200, passes=1, minibatch_size=50, actor_lr=3e-3, critic_lr=1e-9, target_kl=1e-9, kl_check="minibatch"
+        200,
+        passes=1,
+        minibatch_size=50,
+        actor_lr=3e-3,
+        critic_lr=1e-9,
+        target_kl=1e-9,
+        kl_check="minibatch",
     )
     values = learner.policy.values(batch.observation)
     result = learner.fit(batch, AutogradObjective(loss, loss.columns))
@@ -454,7 +510,9 @@ def test_actor_learning_rate_decays_linearly_and_the_critics_keep_theirs() -> No
 
 
 OBJECTIVES: dict[str, Callable[[Tensor], Any]] = {
-    "autograd": lambda A: AutogradObjective(lambda new, mb: -(new.ratio * mb["A"]).mean(), {"A": A}),
+    "autograd": lambda A: AutogradObjective(
+        lambda new, mb: -(new.ratio * mb["A"]).mean(), {"A": A}
+    ),
     "compiled": lambda A: SurrogateObjective([clipped_reward(A)], 1e9, lambda L: (-1.0,)),
 }
 
@@ -484,15 +542,21 @@ def test_actor_steps_equal_torch_adam_with_norm_clip_and_entropy(
     for _ in range(3):
         for rows in torch.from_numpy(shuffle.permutation(300)).split(128):
             layers, log_std = unpack(leaf, policy.actor.mlp.sizes)
-            normal = torch.distributions.Normal(reference_mlp(layers, batch.observation[rows].double()), log_std.exp())
+            normal = torch.distributions.Normal(
+                reference_mlp(layers, batch.observation[rows].double()), log_std.exp()
+            )
             log_prob = normal.log_prob(batch.action[rows].double()).sum(1)
             ratio = (log_prob - batch.log_prob[rows].double()).exp()
-            loss = -(ratio * batch.adv_r[rows].double()).mean() - entropy * normal.entropy().sum(1).mean()
+            loss = (
+                -(ratio * batch.adv_r[rows].double()).mean()
+                - entropy * normal.entropy().sum(1).mean()
+            )
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_([leaf], max_grad_norm)
             optimiser.step()
-    # 9 Adam steps of 1e-3; where the first gradients nearly vanish Adam amplifies their rounding error.
+    # 9 Adam steps of 1e-3; where the first gradients nearly vanish Adam amplifies their rounding
+    # error.
     np.testing.assert_allclose(float64(policy.actor.parameters), float64(leaf), atol=5e-6)
 
 

@@ -58,7 +58,9 @@ def test_advantages_come_from_standardised_signals(rewards: bool, costs: bool) -
         for channel in range(1 + COSTS):
             on = rewards if channel == 0 else costs
             expected = standardised(raw[..., channel], seen[channel]) if on else raw[..., channel]
-            np.testing.assert_allclose(float64(batch.value_target[channel]), expected.reshape(-1), rtol=2e-6, atol=2e-6)
+            np.testing.assert_allclose(
+                float64(batch.value_target[channel]), expected.reshape(-1), rtol=2e-6, atol=2e-6
+            )
         if rewards:
             assert float(batch.value_target[0].max()) == 5.0
 

@@ -19,7 +19,9 @@ NAVIGATION = list(NAVIGATION_TASKS)
 # Rows out of tolerance: the robot and a gremlin or a button begin to touch, see docs/parity.md.
 FIRST_CONTACTS = {"SafetyPointButton1-v0": {275, 1489}, "SafetyCarButton1-v0": {173, 642, 643, 865}}
 
-pytestmark = pytest.mark.skipif(not TRACES.exists(), reason="the recorded reference transitions are not here")
+pytestmark = pytest.mark.skipif(
+    not TRACES.exists(), reason="the recorded reference transitions are not here"
+)
 
 
 def recording(name: str, rows: int | None = None) -> dict[str, np.ndarray]:
@@ -27,7 +29,9 @@ def recording(name: str, rows: int | None = None) -> dict[str, np.ndarray]:
         return {key: file[key][:rows] if file[key].ndim else file[key] for key in file.files}
 
 
-def save(folder: Path, arrays: dict[str, np.ndarray], name: str = "SafetyHopperVelocity-v1") -> Path:
+def save(
+    folder: Path, arrays: dict[str, np.ndarray], name: str = "SafetyHopperVelocity-v1"
+) -> Path:
     path = folder / f"{name}.npz"
     np.savez(path, **arrays)
     return path
@@ -53,7 +57,12 @@ def test_every_recorded_reset_is_reproduced(name):
     report = replay(TRACES / "resets" / f"{name}.npz")
     assert report.ok, format_report(report)
     assert report.kind == "resets" and report.rows == 60
-    assert {field.name for field in report.fields} == {"obs", "qpos", "qvel", "obs_next_unseeded_reset"}
+    assert {field.name for field in report.fields} == {
+        "obs",
+        "qpos",
+        "qvel",
+        "obs_next_unseeded_reset",
+    }
     assert max(field.max for field in report.fields) <= 1e-9
 
 
@@ -62,9 +71,16 @@ def test_every_recorded_navigation_step_is_reproduced_but_for_a_few_first_contac
     report = replay(TRACES / f"{name}.npz")
     fields = {field.name: field for field in report.fields}
     assert report.ok, format_report(report)
-    flags = [key for key in fields if key in ("goal_met", "terminated", "truncated") or key.startswith("cost")]
+    flags = [
+        key
+        for key in fields
+        if key in ("goal_met", "terminated", "truncated") or key.startswith("cost")
+    ]
     assert len(flags) == (5 if "Goal" in name else 7)
-    for exact in (*flags, "goal_pos_after"):  # goals are drawn from the recorded episode's own random stream
+    for exact in (
+        *flags,
+        "goal_pos_after",
+    ):  # goals are drawn from the recorded episode's own random stream
         assert fields[exact].mismatches == 0
     for close in ("obs", "reward", "qpos_after"):
         assert fields[close].p95 <= 1e-6 and fields[close].p99 <= 1e-3
@@ -79,7 +95,15 @@ def test_every_recorded_world_is_reproduced(name):
     assert report.ok, format_report(report)
     assert report.kind == "resets" and report.rows == 20
     names = {field.name for field in report.fields}
-    assert names > {"obs", "qpos", "qvel", "agent_pos", "goal_pos", "hazards_pos", "obs_next_unseeded_reset"}
+    assert names > {
+        "obs",
+        "qpos",
+        "qvel",
+        "agent_pos",
+        "goal_pos",
+        "hazards_pos",
+        "obs_next_unseeded_reset",
+    }
     assert max(field.max for field in report.fields) <= 1e-9
 
 
@@ -175,7 +199,13 @@ def test_a_recorded_time_limit_is_reproduced(tmp_path):
     env.reset(seed=0)
     rows: dict[str, list] = {}
     for action in np.random.default_rng(0).uniform(-1, 1, (1000, 1, 2)):
-        before = dict(zip(("qpos_before", "qvel_before", "qacc_warmstart_before"), env.get_state(0), strict=True))
+        before = dict(
+            zip(
+                ("qpos_before", "qvel_before", "qacc_warmstart_before"),
+                env.get_state(0),
+                strict=True,
+            )
+        )
         result = env.step(action)
         after = dict(zip(("qpos_after", "qvel_after"), env.get_state(0)[:2], strict=True))
         outcome = {
@@ -210,11 +240,17 @@ def test_what_cannot_be_replayed_is_said_in_a_line(tmp_path):
     cut.write_bytes(cut.read_bytes()[:2000])
     assert "not a .npz file" in message(cut)
     assert "lacks the arrays action, reward" in message(
-        save(tmp_path, {key: value for key, value in good.items() if key not in ("reward", "action")})
+        save(
+            tmp_path, {key: value for key, value in good.items() if key not in ("reward", "action")}
+        )
     )
-    assert "action has shape (5, 2)" in message(save(tmp_path, {**good, "action": good["action"][:, :2]}))
+    assert "action has shape (5, 2)" in message(
+        save(tmp_path, {**good, "action": good["action"][:, :2]})
+    )
     assert "(4,)" in message(save(tmp_path, {**good, "cost": good["cost"][:4]}))
     assert "has no rows" in message(save(tmp_path, {key: value[:0] for key, value in good.items()}))
     assert "not named after a task" in message(save(tmp_path, good, "hopper"))
-    assert "did you mean 'SafetyHopperVelocity-v1'" in message(save(tmp_path, good), "SafetyHoperVelocity-v1")
+    assert "did you mean 'SafetyHopperVelocity-v1'" in message(
+        save(tmp_path, good), "SafetyHoperVelocity-v1"
+    )
     assert "qpos_before has shape" in message(save(tmp_path, good), "SafetyAntVelocity-v1")

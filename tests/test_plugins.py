@@ -54,7 +54,9 @@ def forget_plugins(folder: Path = EXAMPLE) -> None:
         if cls.__module__.startswith("cspo_plugin_"):
             del registry._registry[name]
     for name, module in list(sys.modules.items()):
-        if name.startswith("cspo_plugin_") or str(getattr(module, "__file__", "")).startswith(str(folder)):
+        if name.startswith("cspo_plugin_") or str(getattr(module, "__file__", "")).startswith(
+            str(folder)
+        ):
             del sys.modules[name]
 
 
@@ -76,7 +78,16 @@ def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, trained without a disturbance."""
     run = tmp_path_factory.mktemp("reference") / "run"
-    words = ["--plugin", str(EXAMPLE), "--algo", "step-price", "--run-dir", str(run), "--quiet", *FAST]
+    words = [
+        "--plugin",
+        str(EXAMPLE),
+        "--algo",
+        "step-price",
+        "--run-dir",
+        str(run),
+        "--quiet",
+        *FAST,
+    ]
     assert main(["train", TINY, *words]) == 0
     forget_plugins()
     return run
@@ -89,7 +100,18 @@ def test_example_is_short() -> None:
 def test_killed_and_resumed_from_another_folder(tmp_path: Path, reference: Path) -> None:
     shutil.copy(EXAMPLE, tmp_path / "mine.py")
     run = tmp_path / "run"
-    words = ["train", TINY, "--plugin", "mine.py", "--algo", "step-price", "--run-dir", run, "--quiet", *FAST]
+    words = [
+        "train",
+        TINY,
+        "--plugin",
+        "mine.py",
+        "--algo",
+        "step-price",
+        "--run-dir",
+        run,
+        "--quiet",
+        *FAST,
+    ]
     process = start(*words, cwd=tmp_path)
     wait_for_epochs(run, 1, process)
     time.sleep(0.01)
@@ -97,7 +119,9 @@ def test_killed_and_resumed_from_another_folder(tmp_path: Path, reference: Path)
     assert process.wait() in (-signal.SIGKILL, 0)
     process.communicate()
     (tmp_path / "elsewhere").mkdir()
-    process = start("train", "--resume", run, "--quiet", cwd=tmp_path / "elsewhere")  # it knows where its plugin is
+    process = start(
+        "train", "--resume", run, "--quiet", cwd=tmp_path / "elsewhere"
+    )  # it knows where its plugin is
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert_same_run(run, reference)
@@ -105,7 +129,9 @@ def test_killed_and_resumed_from_another_folder(tmp_path: Path, reference: Path)
 
 def test_stopped_and_resumed_in_python(tmp_path: Path, reference: Path) -> None:
     settings = {**SMALL, "total_steps": 800, "cost_limit": (3.0,), "plugin": str(EXAMPLE)}
-    trainer = cspo.Trainer(cspo.make_config(TINY, "step-price", **settings), run_dir=tmp_path / "run")
+    trainer = cspo.Trainer(
+        cspo.make_config(TINY, "step-price", **settings), run_dir=tmp_path / "run"
+    )
     next(iter(trainer))
     assert trainer.run is not None
     trainer.run.close()
@@ -117,8 +143,12 @@ def test_own_settings_are_flags(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--plugin", str(EXAMPLE), "--algo", "step-price", "--help"])
     shown = capsys.readouterr().out
-    assert "--step " in shown and "By how much the price moves" in shown and "--plugin FILE" in shown
-    error = refused(capsys, "train", TINY, "--plugin", EXAMPLE, "--algo", "step-price", "--stap", "1")
+    assert (
+        "--step " in shown and "By how much the price moves" in shown and "--plugin FILE" in shown
+    )
+    error = refused(
+        capsys, "train", TINY, "--plugin", EXAMPLE, "--algo", "step-price", "--stap", "1"
+    )
     assert "did you mean '--step'?" in error
 
 
@@ -153,7 +183,23 @@ def test_eval_finds_it_or_says_what_to_pass(
 def test_a_run_of_a_built_in_algorithm_does_not_need_its_plugin(tmp_path: Path) -> None:
     plugin = write("mine.py", SMALLEST.format(name="unused"))
     run = tmp_path / "run"
-    assert main(["train", TINY, "--plugin", str(plugin), "--algo", "ppo", "--run-dir", str(run), "--quiet", *FAST]) == 0
+    assert (
+        main(
+            [
+                "train",
+                TINY,
+                "--plugin",
+                str(plugin),
+                "--algo",
+                "ppo",
+                "--run-dir",
+                str(run),
+                "--quiet",
+                *FAST,
+            ]
+        )
+        == 0
+    )
     plugin.unlink()
     forget_plugins()
     assert load_config(run).plugin is None
@@ -166,15 +212,21 @@ def test_run_of_an_algorithm_from_a_program_says_what_to_pass(
     shutil.copytree(reference, tmp_path / "run")
     config = tmp_path / "run" / "config.toml"
     lines = config.read_text(encoding="utf-8").splitlines()
-    config.write_text("\n".join(line for line in lines if not line.startswith("plugin")), encoding="utf-8")
+    config.write_text(
+        "\n".join(line for line in lines if not line.startswith("plugin")), encoding="utf-8"
+    )
     error = refused(capsys, "eval", tmp_path / "run")
     assert "'step-price'" in error and "is not built in: pass --plugin" in error
 
 
-def test_bench_takes_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_takes_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from cspo.lab import bench
 
-    monkeypatch.setattr(bench, "make_config", lambda *words, **given: cspo.make_config(*words, **{**given, **small}))
+    monkeypatch.setattr(
+        bench, "make_config", lambda *words, **given: cspo.make_config(*words, **{**given, **small})
+    )
     small = {"steps_per_epoch": 400, "num_envs": 4, "total_steps": 800, "tensorboard": False}
     words = ["--plugin", str(EXAMPLE), "--algo", "step-price", "--epochs", "1", "--json"]
     assert main(["bench", "train", TINY, *words]) == 0
@@ -190,18 +242,29 @@ def test_module_name_and_settings_file(capsys: pytest.CaptureFixture[str]) -> No
     write("my_module.py", SMALLEST.format(name="from-module"))
     assert main(["algos", "--plugin", "my_module"]) == 0
     assert "from-module" in capsys.readouterr().out
-    config = cspo.make_config(TINY, file=write("s.toml", 'algo = "from-module"\nplugin = "my_module"\n'))
+    config = cspo.make_config(
+        TINY, file=write("s.toml", 'algo = "from-module"\nplugin = "my_module"\n')
+    )
     assert config.plugin == "my_module" and config.algorithm.price == 1.0
-    assert cspo.make_config(TINY, "from-module", plugin="my_module.py", price=3.0).algorithm.price == 3.0
+    assert (
+        cspo.make_config(TINY, "from-module", plugin="my_module.py", price=3.0).algorithm.price
+        == 3.0
+    )
 
 
 def test_two_files_of_one_name_and_what_lies_beside_them() -> None:
     for folder in ("a", "b"):
         Path(folder).mkdir()
-        write(f"{folder}/mine.py", f"import beside_{folder}\n" + SMALLEST.format(name=f"from-{folder}"))
+        write(
+            f"{folder}/mine.py",
+            f"import beside_{folder}\n" + SMALLEST.format(name=f"from-{folder}"),
+        )
         write(f"{folder}/beside_{folder}.py", "")
     for folder in ("a", "b"):
-        assert cspo.make_config(TINY, f"from-{folder}", plugin=f"{folder}/mine.py").algo == f"from-{folder}"
+        assert (
+            cspo.make_config(TINY, f"from-{folder}", plugin=f"{folder}/mine.py").algo
+            == f"from-{folder}"
+        )
     assert {"from-a", "from-b"} <= set(registry.algorithm_names())
 
 
@@ -221,7 +284,10 @@ def test_a_later_class_replaces_an_earlier_one_of_the_user() -> None:
         (SMALLEST.format(name="ppo-lag"), "'ppo-lag' is the name of a built-in algorithm"),
         (SMALLEST.format(name="a/b"), "'a/b' cannot name an algorithm"),
         (SMALLEST.format(name="mine").replace("def update", "def improve"), "Mine has no update()"),
-        (SMALLEST.format(name="mine").replace("class Config", "class Settings"), "give Mine a frozen dataclass Config"),
+        (
+            SMALLEST.format(name="mine").replace("class Config", "class Settings"),
+            "give Mine a frozen dataclass Config",
+        ),
     ],
 )
 def test_mistakes_in_a_file(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,8 +300,14 @@ def test_mistakes_in_a_file(text: str, said: str, capsys: pytest.CaptureFixture[
 
 def test_mistakes_in_the_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "There is no plugin file nofile.py." in refused(capsys, "algos", "--plugin", "nofile.py")
-    assert "There is no plugin module 'nomodule'" in refused(capsys, "bench", "train", TINY, "--plugin", "nomodule")
+    assert "There is no plugin module 'nomodule'" in refused(
+        capsys, "bench", "train", TINY, "--plugin", "nomodule"
+    )
     assert "--plugin" in refused(capsys, "train", TINY, "--plugin")
     write("imports_missing.py", "import nosuchmodule\n")
-    assert "No module named 'nosuchmodule'" in refused(capsys, "algos", "--plugin", "imports_missing")
-    assert "Unknown algorithm 'other'" in refused(capsys, "train", TINY, "--plugin", EXAMPLE, "--algo", "other")
+    assert "No module named 'nosuchmodule'" in refused(
+        capsys, "algos", "--plugin", "imports_missing"
+    )
+    assert "Unknown algorithm 'other'" in refused(
+        capsys, "train", TINY, "--plugin", EXAMPLE, "--algo", "other"
+    )

@@ -1,8 +1,8 @@
 """Training on problems whose answers are known in closed form.
 
-All runs are short (0.3 to 1.5 s) and have fixed seeds. Where an outcome is random the comment beside the tolerance
-gives the range seen over other seeds, so that a failure means a change of behaviour and not bad luck.
-"""
+All runs are short (0.3 to 1.5 s) and have fixed seeds. Where an outcome is random the comment
+beside the tolerance gives the range seen over other seeds, so that a failure means a change of
+behaviour and not bad luck."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ ALGORITHMS = ("cspo", "ppo-lag", "ppo")
 STEPS, LENGTH = 500, 50  # ten episodes an epoch
 
 
-def trainer(env: Any, algo: str, limit: Any, epochs: int, start: float | None = None, **settings: Any) -> Any:
+def trainer(
+    env: Any, algo: str, limit: Any, epochs: int, start: float | None = None, **settings: Any
+) -> Any:
     """Return a trainer with a tiny policy; `start` fixes its initial mean action."""
     options: dict[str, Any] = {
         "cost_limit": limit,
@@ -78,7 +80,9 @@ def test_critics_find_the_value_of_constant_signals(algo: str) -> None:
 def test_values_do_not_depend_on_the_time_limit(length: int) -> None:
     """Truncation bootstraps: an episode that always times out, or is always cut, is worth as much as an endless one."""
     # Bootstrapping at every step the error shrinks only by gamma per epoch: 0.9^80 = 2e-4.
-    reward, cost = values(lambda: ConstantSignals(length, "truncated"), epochs=80 if length == 1 else 25)
+    reward, cost = values(
+        lambda: ConstantSignals(length, "truncated"), epochs=80 if length == 1 else 25
+    )
     assert reward == pytest.approx(20.0, rel=0.005)
     assert cost == pytest.approx(10.0, rel=0.005)
 
@@ -98,7 +102,8 @@ def test_termination_ends_the_value() -> None:
     expected = mean_target(0.0) / (1.0 - slope)
     assert expected < 3.0
     reward, cost = values(lambda: ConstantSignals(n, "terminated"))
-    # The targets of the five steps differ, so minibatch noise remains: 2.69 to 2.75 over eight seeds for 2.72.
+    # The targets of the five steps differ, so minibatch noise remains: 2.69 to 2.75 over eight
+    # seeds for 2.72.
     assert cost == pytest.approx(expected, rel=0.03)
     assert reward == pytest.approx(2.0 * expected, rel=0.03)
 
@@ -117,23 +122,29 @@ DUAL = {"dual": "projected", "multiplier_init": 0.3, "multiplier_lr": 0.003}
 
 def late_mean(reports: list[Any], name: str, index: int = 0) -> float:
     """Average a number over the last third of a run."""
-    return float(np.mean([getattr(report, name)[index] for report in reports[-len(reports) // 3 :]]))
+    return float(
+        np.mean([getattr(report, name)[index] for report in reports[-len(reports) // 3 :]])
+    )
 
 
 @pytest.mark.parametrize(("algo", "tolerance"), [("cspo", 1.5), ("ppo-lag", 6.0)])
 def test_cost_settles_at_the_constrained_optimum(algo: str, tolerance: float) -> None:
     """A limit of 40 asks for a = -0.2."""
-    # A free weight is about 1 here. At the default bound of 3 the noise of the cost alone lifts [g]_+, and with it the
-    # mean of the effective multiplier, above the price; the cost settles all the same.
+    # A free weight is about 1 here. At the default bound of 3 the noise of the cost alone lifts
+    # [g]_+, and with it the mean of the effective multiplier, above the price; the cost settles all
+    # the same.
     free = {"weight_min": 0.01} if algo == "cspo" else {}
     reports = list(trainer(tradeoff, algo, 40.0, 90, start=0.0, **DUAL, **free))
     # Over eight seeds: 40.3 to 40.6 for CSPO, 36.3 to 41.7 for PPO-Lag, which is still oscillating.
     assert late_mean(reports, "cost") == pytest.approx(40.0, abs=tolerance)
-    # At the optimum the multiplier is the ratio of the slopes, 1.8 of the reward and 1 of the cost, with the reward's
-    # advantage divided by its standard deviation: noise 1, summed by GAE to 1 / sqrt(1 - (0.9 * 0.95)^2), so 0.93.
+    # At the optimum the multiplier is the ratio of the slopes, 1.8 of the reward and 1 of the cost,
+    # with the reward's advantage divided by its standard deviation: noise 1, summed by GAE to 1 /
+    # sqrt(1 - (0.9 * 0.95)^2), so 0.93.
     right = 1.8 * np.sqrt(1.0 - (0.9 * 0.95) ** 2)
     if algo == "ppo-lag":
-        multiplier = late_mean(reports, "multiplier")  # 0.66 to 0.85 over eight seeds: the noise is not all
+        multiplier = late_mean(
+            reports, "multiplier"
+        )  # 0.66 to 0.85 over eight seeds: the noise is not all
     else:
         multiplier = np.mean([report.metrics["effective_multiplier"] for report in reports[-30:]])
     assert multiplier == pytest.approx(right, rel=0.35)
@@ -180,7 +191,10 @@ def test_ppo_never_recovers() -> None:
 
 
 def test_stronger_alpha_recovers_faster() -> None:
-    epochs = [first_safe(list(trainer(tradeoff, "cspo", 30.0, 50, start=0.6, alpha=alpha))) for alpha in (0.85, 0.02)]
+    epochs = [
+        first_safe(list(trainer(tradeoff, "cspo", 30.0, 50, start=0.6, alpha=alpha)))
+        for alpha in (0.85, 0.02)
+    ]
     assert epochs[0] + 5 < epochs[1]
 
 
@@ -190,7 +204,9 @@ def test_stronger_alpha_recovers_faster() -> None:
 @pytest.mark.parametrize("algo", ["cspo", "ppo-lag"])
 def test_only_the_active_constraint_has_a_multiplier(algo: str) -> None:
     """At a = -0.2 the second cost is 50 * 1.44 = 72, far below its limit of 150."""
-    run = trainer(lambda: TwoLimits(LENGTH, "truncated"), algo, (40.0, 150.0), 90, start=0.0, **DUAL)
+    run = trainer(
+        lambda: TwoLimits(LENGTH, "truncated"), algo, (40.0, 150.0), 90, start=0.0, **DUAL
+    )
     reports = list(run)
     assert late_mean(reports, "cost") == pytest.approx(
         40.0, abs=1.5 if algo == "cspo" else 7.0
@@ -215,13 +231,17 @@ def test_reports_follow_the_epochs() -> None:
     rates = [report.metrics["actor_lr"] for report in reports]
     assert rates == pytest.approx([4e-3, 3e-3, 2e-3, 1e-3], rel=1e-12)
     assert run.learner.critic_optimiser.lr == 1e-3
-    assert all(report.episode_length == LENGTH and report.metrics["episodes"] == 10 for report in reports)
+    assert all(
+        report.episode_length == LENGTH and report.metrics["episodes"] == 10 for report in reports
+    )
     assert all(report.metrics["cost_estimated"] == 0 for report in reports)
     assert list(run) == [], "a finished run has no more epochs"
 
 
 def test_constant_learning_rate_on_request() -> None:
-    rates = [report.metrics["actor_lr"] for report in trainer(tradeoff, "ppo", 40.0, 3, actor_lr=4e-3)]
+    rates = [
+        report.metrics["actor_lr"] for report in trainer(tradeoff, "ppo", 40.0, 3, actor_lr=4e-3)
+    ]
     assert rates == [4e-3] * 3
 
 

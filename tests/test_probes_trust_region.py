@@ -22,17 +22,29 @@ HARD = {  # the methods that aim at the limit itself, and how near the late mean
 }
 
 
-def run(name: str, limit: Any, epochs: int, start: float | None = None, env: Any = tradeoff, **settings: Any) -> Any:
+def run(
+    name: str,
+    limit: Any,
+    epochs: int,
+    start: float | None = None,
+    env: Any = tradeoff,
+    **settings: Any,
+) -> Any:
     """Train and return the reports; "NAME corrected" is the variant of that name."""
     algo, _, variant = name.partition(" ")
     own = {"variant": variant} if variant else {}
-    # The step itself keeps the policy's std from collapsing: a trust-region algorithm has no entropy bonus.
-    return list(trainer(env, algo, limit, epochs, start=start, entropy_coefficient=0.0, **own, **settings))
+    # The step itself keeps the policy's std from collapsing: a trust-region algorithm has no
+    # entropy bonus.
+    return list(
+        trainer(env, algo, limit, epochs, start=start, entropy_coefficient=0.0, **own, **settings)
+    )
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_critics_find_the_value_of_constant_signals(algo: str) -> None:
-    reward, cost = values(lambda: ConstantSignals(LENGTH, "truncated"), algo, entropy_coefficient=0.0)
+    reward, cost = values(
+        lambda: ConstantSignals(LENGTH, "truncated"), algo, entropy_coefficient=0.0
+    )
     assert reward == pytest.approx(20.0, rel=0.005)
     assert cost == pytest.approx(10.0, rel=0.005)
 
@@ -64,7 +76,9 @@ def test_trpo_pid_swings_around_the_limit() -> None:
     reports = run("trpo-pid", 40.0, 110, start=0.0)
     assert late_mean(reports, "cost") == pytest.approx(40.0, abs=2.5)  # 39.8 to 40.9
     right = 1.8 * np.sqrt(1.0 - (0.9 * 0.95) ** 2)  # ratio of the slopes, see test_probes.py
-    assert late_mean(reports, "multiplier") == pytest.approx(right, rel=0.35)  # 0.78 to 1.14 for 0.93
+    assert late_mean(reports, "multiplier") == pytest.approx(
+        right, rel=0.35
+    )  # 0.78 to 1.14 for 0.93
 
 
 def test_trpo_pid_pays_for_a_long_violation() -> None:
@@ -77,7 +91,9 @@ def test_trpo_pid_pays_for_a_long_violation() -> None:
 
 def test_trpo_pid_keeps_several_limits_apart() -> None:
     """At a = -0.2 the second cost is 50 * 1.44 = 72, far below its limit of 150."""
-    reports = run("trpo-pid", (40.0, 150.0), 80, start=0.0, env=lambda: TwoLimits(LENGTH, "truncated"))
+    reports = run(
+        "trpo-pid", (40.0, 150.0), 80, start=0.0, env=lambda: TwoLimits(LENGTH, "truncated")
+    )
     assert late_mean(reports, "cost") == pytest.approx(40.0, abs=3.0)  # 38.7 to 41.0
     assert late_mean(reports, "multiplier") > 0.3  # 0.8 to 1.2
     assert all(report.multiplier[1] == 0.0 for report in reports[10:])
@@ -106,7 +122,9 @@ def test_c_trpo_slows_down_towards_the_limit() -> None:
     """From far below, the barrier takes over from the KL: steps shrink, and the limit is not crossed by much."""
     reports = run("c-trpo", 60.0, 60, start=-0.6)
     assert all(report.metrics["safe"] == 1 for report in reports[:15])
-    early, late = (np.mean([report.kl for report in part]) for part in (reports[:10], reports[-10:]))
+    early, late = (
+        np.mean([report.kl for report in part]) for part in (reports[:10], reports[-10:])
+    )
     assert early > 0.005
     assert late < early
     assert max(report.cost[0] for report in reports) < 62.0  # 60.3 to 60.9

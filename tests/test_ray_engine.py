@@ -126,7 +126,9 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": 0, "_system_config": IMPATIENT, "include_dashboard": False}
-        self.cluster = Cluster(initialize_head=True, head_node_args={"object_store_memory": MEMORY, **head})
+        self.cluster = Cluster(
+            initialize_head=True, head_node_args={"object_store_memory": MEMORY, **head}
+        )
         self.address = self.cluster.address
         self.workers: list[Any] = []
         self.fill()
@@ -145,7 +147,10 @@ class Nodes:
         """The raylet of a node and everything it has started."""
         raylet = self.raylet(node)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return [raylet, *map(int, Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split())]
+            return [
+                raylet,
+                *map(int, Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()),
+            ]
         return []
 
     def node_of(self, folder: Path) -> tuple[Any, int]:
@@ -169,8 +174,9 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'cspo[ray]'")
-    # A folder of its own for everything of Ray, the file with the cluster's address included: without it Ray writes
-    # that file where only an earlier run may have made a folder. Short, since the names of sockets are.
+    # A folder of its own for everything of Ray, the file with the cluster's address included:
+    # without it Ray writes that file where only an earlier run may have made a folder. Short, since
+    # the names of sockets are.
     temporary = tempfile.mkdtemp(prefix="r")
     variables = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(TESTS), "RAY_TMPDIR": temporary}
     before = {name: os.environ.get(name) for name in variables}
@@ -207,7 +213,18 @@ def test_a_study_survives_the_loss_of_a_node(nodes: Nodes, tmp_path: Path) -> No
     file, out = study_file(tmp_path), tmp_path / "out"
     study = read_study(file)
     assert len(study.runs) == 18
-    process = start("study", "run", file, "--out", out, "--engine", "ray", "--address", nodes.address, cwd=tmp_path)
+    process = start(
+        "study",
+        "run",
+        file,
+        "--out",
+        out,
+        "--engine",
+        "ray",
+        "--address",
+        nodes.address,
+        cwd=tmp_path,
+    )
 
     def under_way() -> Any:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -299,7 +316,9 @@ def test_runs_in_storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Monke
         wait_until(lambda: handle.poll() or copied() > before, "it went on from there")
         handle.interrupt()
         assert end_of(handle) == Outcome("stopped")
-        assert before < copied() == rows(folder) < 30  # the epoch under way was finished, kept and copied
+        assert (
+            before < copied() == rows(folder) < 30
+        )  # the epoch under way was finished, kept and copied
 
         (tmp_path / "gate").unlink()
         assert end_of(engine.start(spec, folder)) == Outcome(None)
@@ -309,10 +328,27 @@ def test_runs_in_storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Monke
     assert_same_run(folder, reference([spec], tmp_path / "here") / "runs" / spec.id)
 
 
-def test_without_ray(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_without_ray(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["study", "run", str(study_file(tmp_path)), "--out", str(tmp_path / "out"), "--engine", "ray"]) == 2
-    assert capsys.readouterr().err == "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
+    assert (
+        main(
+            [
+                "study",
+                "run",
+                str(study_file(tmp_path)),
+                "--out",
+                str(tmp_path / "out"),
+                "--engine",
+                "ray",
+            ]
+        )
+        == 2
+    )
+    assert (
+        capsys.readouterr().err == "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -323,7 +359,9 @@ def test_without_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         taken.bind(("127.0.0.1", 0))
         closed = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
         for address in (closed, f"ray://{closed}"):
-            with pytest.raises(CspoError, match=f"There is no Ray cluster at {address}. Start one with"):
+            with pytest.raises(
+                CspoError, match=f"There is no Ray cluster at {address}. Start one with"
+            ):
                 RayEngine(address)
     for address in ("nothing", "host:", ":6379", "ray://x"):
         with pytest.raises(CspoError, match="give host:port, ray://host:port, or auto"):
@@ -353,7 +391,9 @@ def test_the_costs_in_the_documentation() -> None:
     study = read_study("paper-main")
     page = (TESTS.parent / "docs" / "clusters.md").read_text()
     table = {
-        cells[0]: cells[1:] for line in page.splitlines() if len(cells := re.split(r" *\| *", line.strip("| "))) > 3
+        cells[0]: cells[1:]
+        for line in page.splitlines()
+        if len(cells := re.split(r" *\| *", line.strip("| "))) > 3
     }
     hours = [spec.config.total_steps / STEPS_PER_SECOND[spec.task] / 3600 for spec in study.runs]
     for task, speed in STEPS_PER_SECOND.items():
@@ -361,7 +401,9 @@ def test_the_costs_in_the_documentation() -> None:
         assert table[task] == [f"{speed:,}".replace(",", " "), f"{runs[0]:.2f}", f"{sum(runs):.1f}"]
     assert f"| {sum(hours):.1f} |" in page
     longest = max(hours)
-    for cores, least, most in zip(table["cores"], table["hours, at best"], table["hours, at most"], strict=True):
+    for cores, least, most in zip(
+        table["cores"], table["hours, at best"], table["hours, at most"], strict=True
+    ):
         bound = max(sum(hours) / int(cores), longest)
         assert least == f"{bound:.1f}", cores
         assert most == f"{bound + longest if int(cores) < len(hours) else bound:.1f}", cores

@@ -18,7 +18,10 @@ NAN = math.nan
 
 
 def make(
-    g: Sequence[float], returns: Sequence[float] | None = None, planned: int | None = None, **columns: Sequence[float]
+    g: Sequence[float],
+    returns: Sequence[float] | None = None,
+    planned: int | None = None,
+    **columns: Sequence[float],
 ) -> Series:
     """A run with limit 25 and cost 25 + g."""
     n = len(g)
@@ -47,7 +50,12 @@ def test_two_violations_by_hand() -> None:
     assert [v.rp for v in found.violations] == pytest.approx([1.2, 0.75])
     assert found.rp == pytest.approx(0.975)
     assert found.worst == pytest.approx(4.0)  # the 9 is before the window
-    assert (found.open_at_start, found.open_at_end, found.rp_undefined, found.unknown_epochs) == (0, 0, 0, 0)
+    assert (found.open_at_start, found.open_at_end, found.rp_undefined, found.unknown_epochs) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_a_cost_at_the_limit_is_safe() -> None:
@@ -108,7 +116,9 @@ def test_a_violation_over_the_whole_window_is_open_at_both_ends() -> None:
 
 @pytest.mark.parametrize("first", [0.0, -3.0, NAN])
 def test_a_return_that_is_not_positive_has_no_rp_but_a_tts(first: float) -> None:
-    found = recovery(make([-1, -1, -1, 1, 1, -1, 1, -1, -1, -1], [1, 1, 1, first, 1, 7, 2, 3, 1, 1]))
+    found = recovery(
+        make([-1, -1, -1, 1, 1, -1, 1, -1, -1, -1], [1, 1, 1, first, 1, 7, 2, 3, 1, 1])
+    )
     assert found.rp_undefined == 1
     assert found.tts == pytest.approx(1.5)
     assert found.rp == pytest.approx(1.5)
@@ -159,7 +169,10 @@ def test_gradient_norm_is_taken_where_the_violation_starts() -> None:
     found = recovery(make([-1, 1, 1, -1], gradient_norm=[9, 0.5, 8, 7]), skip=0.0)
     assert found.violations[0].gradient_norm == 0.5
     assert recovery(make([-1, 1, 1, -1]), skip=0.0).violations[0].gradient_norm is None
-    assert recovery(make([-1, 1, -1], gradient_norm=[1, NAN, 1]), skip=0.0).violations[0].gradient_norm is None
+    assert (
+        recovery(make([-1, 1, -1], gradient_norm=[1, NAN, 1]), skip=0.0).violations[0].gradient_norm
+        is None
+    )
 
 
 def test_with_several_constraints_the_most_violated_one_counts() -> None:
@@ -178,7 +191,9 @@ def test_with_several_constraints_the_most_violated_one_counts() -> None:
     assert found.rp == 2.5
 
 
-def brute_force(g: Sequence[float], J: Sequence[float], planned: int) -> tuple[float, int, list[int], list[float]]:
+def brute_force(
+    g: Sequence[float], J: Sequence[float], planned: int
+) -> tuple[float, int, list[int], list[float]]:
     """VF, #V, all TTS and all RP by asking every pair of epochs whether it is a violation's start and end."""
     n, first = len(g), round(0.3 * planned)
     window = [k for k in range(n) if k >= first]
@@ -200,7 +215,9 @@ def test_random_series_against_the_definition() -> None:
     for _ in range(300):
         n = int(rng.integers(1, 60))
         planned = n + int(rng.integers(0, 3)) * int(rng.integers(0, 30))
-        g = np.convolve(rng.normal(size=n + 4), np.ones(5) / 2, mode="valid").round(1)  # long and short stretches
+        g = np.convolve(rng.normal(size=n + 4), np.ones(5) / 2, mode="valid").round(
+            1
+        )  # long and short stretches
         J = rng.normal(loc=1.0, size=n)
         found = recovery(make(g, J, planned))
         vf, count, lengths, ratios = brute_force(g.tolist(), J.tolist(), planned)
@@ -210,15 +227,21 @@ def test_random_series_against_the_definition() -> None:
         np.testing.assert_allclose(found.tts, np.mean(lengths) if lengths else NAN)
         np.testing.assert_allclose(found.rp, np.mean(ratios) if ratios else NAN)
         assert found.rp_undefined == len(lengths) - len(ratios)
-        inside = sum(v.end - v.start if v.end is not None else n - v.start for v in found.violations)
+        inside = sum(
+            v.end - v.start if v.end is not None else n - v.start for v in found.violations
+        )
         assert inside <= count
-        assert (inside < count) == bool(found.open_at_start)  # the rest was under way when the window began
+        assert (inside < count) == bool(
+            found.open_at_start
+        )  # the rest was under way when the window began
         assert found.open_at_end == int(n > found.window[0] and g[-1] > 0)
 
 
 def test_summary_over_seeds_by_hand() -> None:
     one = recovery(make([-1, 1, -1, -1], [1, 2, 4, 1]), skip=0.0)  # VF 1/4, TTS 1, RP 2
-    two = recovery(make([-1, 1, 1, 1, -1, -1, -1, 1], [1, 2, 0, 0, 2, 0, 0, 0]), skip=0.0)  # VF 1/2, TTS 3, RP 1
+    two = recovery(
+        make([-1, 1, 1, 1, -1, -1, -1, 1], [1, 2, 0, 0, 2, 0, 0, 0]), skip=0.0
+    )  # VF 1/2, TTS 3, RP 1
     none = recovery(make([-1, -1]), skip=0.0)
     found = summarise([one, two, none])
     assert found.seeds == 3
@@ -247,16 +270,31 @@ def test_sensitivity_split_by_hand() -> None:
     recoveries = [recovery(first, 0.0), recovery(second, 0.0)]
     parts = sensitivity_split(recoveries)
     assert (parts["flat"].violations, parts["flat"].tts) == (3, 2.0)  # norms 1, 2, 3 lasted 1, 2, 3
-    assert (parts["steep"].violations, parts["steep"].tts) == (3, 5.0)  # norms 8, 9, 10 lasted 6, 5, 4
-    chosen = [v for item in recoveries for v in item.violations if v.gradient_norm in (8.0, 9.0, 10.0)]
+    assert (parts["steep"].violations, parts["steep"].tts) == (
+        3,
+        5.0,
+    )  # norms 8, 9, 10 lasted 6, 5, 4
+    chosen = [
+        v for item in recoveries for v in item.violations if v.gradient_norm in (8.0, 9.0, 10.0)
+    ]
     assert parts["steep"].rp == pytest.approx(np.mean([v.rp for v in chosen]))
     assert parts["flat"].rp_violations == 3
 
 
 def test_a_violation_on_the_quantile_belongs_to_the_group() -> None:
-    parts = sensitivity_split([recovery(split_run([1, 2, 3, 4, 5], [1, 2, 3, 4, 6]), 0.0)], share=0.25)
-    assert (parts["flat"].violations, parts["flat"].tts, parts["flat"].gradient_norm) == (2, 1.5, 2.0)
-    assert (parts["steep"].violations, parts["steep"].tts, parts["steep"].gradient_norm) == (2, 5.0, 4.0)
+    parts = sensitivity_split(
+        [recovery(split_run([1, 2, 3, 4, 5], [1, 2, 3, 4, 6]), 0.0)], share=0.25
+    )
+    assert (parts["flat"].violations, parts["flat"].tts, parts["flat"].gradient_norm) == (
+        2,
+        1.5,
+        2.0,
+    )
+    assert (parts["steep"].violations, parts["steep"].tts, parts["steep"].gradient_norm) == (
+        2,
+        5.0,
+        4.0,
+    )
 
 
 def test_sensitivity_split_of_too_little() -> None:
@@ -271,7 +309,9 @@ def test_sensitivity_split_of_too_little() -> None:
 
 
 @pytest.mark.skipif(not OMNISAFE.exists(), reason="the reference data are not here")
-@pytest.mark.parametrize("task", ["SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyPointGoal1-v0"])
+@pytest.mark.parametrize(
+    "task", ["SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyPointGoal1-v0"]
+)
 def test_omnisafe_files(task: str) -> None:
     """What a reader with a pencil would do with the file: cross off the epochs, one run of crosses after the other."""
     with open(OMNISAFE / f"{task}.csv", encoding="utf-8") as file:

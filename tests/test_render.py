@@ -132,11 +132,15 @@ def test_a_renderer_switches_models_sizes_and_can_be_closed_twice(renderer: Rend
     first = renderer.draw(ant.scene(0))
     assert changed(first, renderer.draw(hopper.scene(0))) > 0.1
     np.testing.assert_array_equal(first, renderer.draw(ant.scene(0)))
-    with Renderer(1300, 900) as large:  # more than the 640 x 480 that models allow unless told otherwise
+    with Renderer(
+        1300, 900
+    ) as large:  # more than the 640 x 480 that models allow unless told otherwise
         picture = large.draw(ant.scene(0))
         assert picture.shape == (900, 1300, 3)
         assert len(np.unique(picture[:, 1200:].reshape(-1, 3), axis=0)) > 20  # drawn to the edge
-        np.testing.assert_array_equal(first, renderer.draw(ant.scene(0)))  # two renderers do not disturb each other
+        np.testing.assert_array_equal(
+            first, renderer.draw(ant.scene(0))
+        )  # two renderers do not disturb each other
     large.close()
     with pytest.raises(CspoError, match="was closed"):
         large.draw(ant.scene(0))
@@ -165,9 +169,17 @@ except CspoError as fault:
 
 
 def draw_with(**variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
+    environment = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")
+    }
     return subprocess.run(
-        [sys.executable, "-c", DRAW], env=environment | variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", DRAW],
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

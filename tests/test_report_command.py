@@ -16,7 +16,11 @@ from cspo.errors import CspoError
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,9 @@ def test_a_second_report_is_the_same_byte_for_byte_and_leaves_nothing_half_writt
 ) -> None:
     study = tmp_path / "study"
     for algo in ("cspo", "ppo-lag"):
-        write_run(study, algo=algo, returns=[1, 2, 3], cost=[1, 30, 2], columns={"multiplier": [1, 2, 3]})
+        write_run(
+            study, algo=algo, returns=[1, 2, 3], cost=[1, 30, 2], columns={"multiplier": [1, 2, 3]}
+        )
     first = cspo.lab.report.write_report([study], tmp_path / "report")
     before = files_in(tmp_path / "report")
     assert {str(path.relative_to(tmp_path / "report")) for path in first} == set(before)
@@ -59,10 +65,18 @@ def test_a_second_report_is_the_same_byte_for_byte_and_leaves_nothing_half_writt
 def test_several_folders_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(tmp_path / "one", algo="cspo", returns=[2, 2], cost=[1, 2])
     write_run(tmp_path / "two", algo="cpo", returns=[4, 4], cost=[1, 2])
-    assert main(["report", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(tmp_path / "out")]) == 0
+    assert (
+        main(
+            ["report", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(tmp_path / "out")]
+        )
+        == 0
+    )
     with open(tmp_path / "out" / "tables" / "main.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["algorithm"], float(row["return"])) for row in rows] == [("cspo", 2.0), ("cpo", 4.0)]
+    assert [(row["algorithm"], float(row["return"])) for row in rows] == [
+        ("cspo", 2.0),
+        ("cpo", 4.0),
+    ]
     assert not (tmp_path / "one" / "report").exists()
     assert "one, two" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
 
@@ -133,7 +147,9 @@ def test_mistakes_are_one_line_and_exit_code_2(
     assert said in errors and errors.count("\n") == 1
 
 
-def test_a_full_disk_keeps_the_page_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_the_page_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_run(tmp_path, returns=[1, 2], cost=[1, 2])
     page = tmp_path / "report" / "index.html"
     cspo.lab.report.write_report([tmp_path])

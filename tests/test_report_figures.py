@@ -25,7 +25,11 @@ def figures_of(folder: Path) -> dict[str, Any]:
 
 
 def lines_of(panel: Any, colour: str) -> list[Any]:
-    return [line for line in panel.get_lines() if line.get_color() == colour and len(line.get_xdata()) > 1]
+    return [
+        line
+        for line in panel.get_lines()
+        if line.get_color() == colour and len(line.get_xdata()) > 1
+    ]
 
 
 def test_a_band_is_the_mean_and_the_extremes_over_seeds(tmp_path: Path) -> None:
@@ -52,12 +56,19 @@ def test_seeds_of_different_length_and_unknown_values_leave_gaps_not_zeros(tmp_p
 def test_learning_curves_draw_the_data_and_the_limit(tmp_path: Path) -> None:
     figure = figures_of(small_study(tmp_path))[f"curves-{HOPPER}"]
     upper, lower = figure.axes
-    cell = next(cell for cell in collect([tmp_path]).cells if (cell.task, cell.algo) == (HOPPER, "ppo-lag"))
+    cell = next(
+        cell for cell in collect([tmp_path]).cells if (cell.task, cell.algo) == (HOPPER, "ppo-lag")
+    )
     (line,) = lines_of(upper, look_of("ppo-lag").colour)
-    np.testing.assert_allclose(line.get_ydata(), np.mean([run.series.returns for run in cell.runs], axis=0))
+    np.testing.assert_allclose(
+        line.get_ydata(), np.mean([run.series.returns for run in cell.runs], axis=0)
+    )
     assert [25.0, 25.0] in [list(line.get_ydata()) for line in lower.get_lines()]
     assert lower.get_ylim()[0] == 0
-    tops = [values.max() for values in (run.series.cost for run in collect([tmp_path]).runs if run.task == HOPPER)]
+    tops = [
+        values.max()
+        for values in (run.series.cost for run in collect([tmp_path]).runs if run.task == HOPPER)
+    ]
     assert lower.get_ylim()[1] >= max(tops)  # nothing is cut off
 
 
@@ -70,9 +81,13 @@ def test_cspo_stands_out_and_every_algorithm_looks_different() -> None:
     assert look_of("somebody's") == look_of("somebody's")
 
 
-def test_the_oscillation_figure_has_a_thin_line_for_every_seed_and_cuts_nothing_off(tmp_path: Path) -> None:
+def test_the_oscillation_figure_has_a_thin_line_for_every_seed_and_cuts_nothing_off(
+    tmp_path: Path,
+) -> None:
     small_study(tmp_path)
-    figure = figures_of(tmp_path)["oscillation"]  # cspo and ppo-lag: cpo has no multiplier that follows the violation
+    figure = figures_of(tmp_path)[
+        "oscillation"
+    ]  # cspo and ppo-lag: cpo has no multiplier that follows the violation
     assert len(figure.axes) == 4
     for panel, algo in zip(figure.axes[:2], ("cspo", "ppo-lag"), strict=True):
         assert len(lines_of(panel, look_of(algo).colour)) == 3
@@ -80,7 +95,8 @@ def test_the_oscillation_figure_has_a_thin_line_for_every_seed_and_cuts_nothing_
 
 
 def test_the_scatter_places_every_algorithm_by_its_recovery(tmp_path: Path) -> None:
-    # Ten epochs, the window begins at 3: one violation of two epochs at 5, return 10 -> 15; vf = 2 / 7.
+    # Ten epochs, the window begins at 3: one violation of two epochs at 5, return 10 -> 15; vf = 2
+    # / 7.
     cost, returns = [0] * 5 + [30, 30, 0, 0, 0], [10] * 7 + [15, 15, 15]
     write_run(tmp_path, algo="cspo", returns=returns, cost=cost)
     write_run(tmp_path, algo="ppo-lag", returns=returns, cost=[0] * 10)  # none at all
@@ -95,13 +111,22 @@ def test_all_constraints_are_drawn(tmp_path: Path) -> None:
     for algo in ("cspo", "trpo-pid"):
         columns = {"multiplier_0": [0, 1, 2], "multiplier_1": [2, 1, 0]}
         costs = [[30, 1], [20, 9], [10, 4]]
-        write_run(tmp_path, algo=algo, returns=[1, 2, 3], cost=costs, limit=(25, 5), columns=columns)
+        write_run(
+            tmp_path, algo=algo, returns=[1, 2, 3], cost=costs, limit=(25, 5), columns=columns
+        )
     figures = figures_of(tmp_path)
-    assert [panel.get_ylabel() for panel in figures[f"curves-{HOPPER}"].axes] == ["return", "cost 0", "cost 1"]
+    assert [panel.get_ylabel() for panel in figures[f"curves-{HOPPER}"].axes] == [
+        "return",
+        "cost 0",
+        "cost 1",
+    ]
     limits = [[line.get_ydata()[0] for line in panel.get_lines() if line.get_color() == "#333333"]
               for panel in figures[f"curves-{HOPPER}"].axes]  # fmt: skip
     assert limits == [[], [25], [5]]
-    assert [panel.get_ylabel() for panel in figures[f"traces-{HOPPER}"].axes] == ["multiplier 0", "multiplier 1"]
+    assert [panel.get_ylabel() for panel in figures[f"traces-{HOPPER}"].axes] == [
+        "multiplier 0",
+        "multiplier 1",
+    ]
     assert len(figures["oscillation"].axes) == 4  # two constraints, two algorithms
 
 
@@ -112,7 +137,11 @@ def test_variants_get_an_ablation_figure_with_their_own_limits(tmp_path: Path) -
                       limit=(limit,))  # fmt: skip
     figure = figures_of(tmp_path)["ablation"]
     returns, costs = figure.axes
-    assert [text.get_text() for text in returns.get_yticklabels()] == ["limit-5", "limit-25", "limit-50"]
+    assert [text.get_text() for text in returns.get_yticklabels()] == [
+        "limit-5",
+        "limit-25",
+        "limit-50",
+    ]
     assert returns.get_ylim() == costs.get_ylim()
     dashed = [list(line.get_xdata()) for line in costs.get_lines() if line.get_linestyle() == "--"]
     assert dashed == [[5, 5], [25, 25], [50, 50]]
@@ -134,7 +163,13 @@ def test_variants_get_an_ablation_figure_with_their_own_limits(tmp_path: Path) -
 @pytest.mark.filterwarnings("error")
 def test_strange_runs_are_drawn(tmp_path: Path, returns: list[float], cost: list[float]) -> None:
     for algo in ("cspo", "ppo-lag"):
-        write_run(tmp_path, algo=algo, returns=returns, cost=cost, columns={"multiplier": [0.0] * len(cost)})
+        write_run(
+            tmp_path,
+            algo=algo,
+            returns=returns,
+            cost=cost,
+            columns={"multiplier": [0.0] * len(cost)},
+        )
     for figure in figures_of(tmp_path).values():
         assert render(figure, "png").startswith(b"\x89PNG")
 

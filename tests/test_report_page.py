@@ -20,7 +20,9 @@ from cspo.lab.report.page import make_page
 from cspo.lab.report.results import Results, collect
 from cspo.lab.report.tables import all_tables
 
-HOSTILE = '</script><script>document.title="broken"</script><img src=x onerror="document.title=1">&lt;'
+HOSTILE = (
+    '</script><script>document.title="broken"</script><img src=x onerror="document.title=1">&lt;'
+)
 HOSTILE_ALGORITHM = '"><svg onload="document.title=2">{{css}}\u2028\'--><!--'
 WIDTHS = (390, 1280)
 
@@ -100,8 +102,15 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     monkeypatch.setattr(curve_data, "FEWEST", 5)
     results = collect([tmp_path])
     data = curve_data.curve_data(results)
-    curves = [curve for task in data["tasks"] for cell in task["cells"] for curve in cell["curves"].values()]
-    assert 500 < sum(len(curve[name]) for curve in curves for name in ("mean", "low", "high")) <= 1000
+    curves = [
+        curve
+        for task in data["tasks"]
+        for cell in task["cells"]
+        for curve in cell["curves"].values()
+    ]
+    assert (
+        500 < sum(len(curve[name]) for curve in curves for name in ("mean", "low", "high")) <= 1000
+    )
     assert 400 < sum(len(seed) for curve in curves for seed in curve["seeds"]) <= 1000
     cell = data["tasks"][0]["cells"][0]
     epochs = data["tasks"][0]["grids"][cell["grid"]]["epochs"]
@@ -110,7 +119,9 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     np.testing.assert_allclose(cell["curves"]["return"]["mean"], expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("epochs", "points"), [(1, 40), (39, 40), (40, 40), (41, 40), (500, 130), (7, 1)])
+@pytest.mark.parametrize(
+    ("epochs", "points"), [(1, 40), (39, 40), (40, 40), (41, 40), (500, 130), (7, 1)]
+)
 def test_thinning_keeps_the_last_epoch_and_even_gaps(epochs: int, points: int) -> None:
     kept = curve_data.stride(epochs, points)
     assert len(kept) <= points and kept[-1] == epochs - 1
@@ -121,10 +132,20 @@ def test_thinning_keeps_the_last_epoch_and_even_gaps(epochs: int, points: int) -
 def hostile_study(folder: Path) -> Path:
     for seed in (0, 1):
         for algo in ("cspo", HOSTILE_ALGORITHM):
-            # A file system allows such names, but for the slash; the folder's name is shown as well.
+            # A file system allows such names, but for the slash; the folder's name is shown as
+            # well.
             name = f"{seed}{algo}".replace("/", "-")
             versions = {"<b>x</b>": HOSTILE}
-            write_run(folder, HOSTILE, algo, seed, returns=[1, 2 + seed], cost=[30, 20], name=name, versions=versions)
+            write_run(
+                folder,
+                HOSTILE,
+                algo,
+                seed,
+                returns=[1, 2 + seed],
+                cost=[30, 20],
+                name=name,
+                versions=versions,
+            )
     return folder
 
 
@@ -132,8 +153,12 @@ def test_no_name_can_leave_its_place(tmp_path: Path) -> None:
     html = page_of(hostile_study(tmp_path / HOSTILE.replace("/", "-")), [("curves-x", HOSTILE)])[1]
     page = Elements(html)
     assert len(page.scripts) == 2
-    assert not [tag for tag, attributes in page.found if any(name.startswith("on") for name in attributes)]
-    assert {attributes["src"] for tag, attributes in page.found if tag == "img"} == {"figures/curves-x.svg"}
+    assert not [
+        tag for tag, attributes in page.found if any(name.startswith("on") for name in attributes)
+    ]
+    assert {attributes["src"] for tag, attributes in page.found if tag == "img"} == {
+        "figures/curves-x.svg"
+    }
     assert not [tag for tag, _ in page.found if tag in ("svg", "b")]
     data = json.loads(page.scripts[0])
     assert data["tasks"][0]["name"] == HOSTILE
@@ -143,7 +168,13 @@ def test_no_name_can_leave_its_place(tmp_path: Path) -> None:
 
 def test_provenance_lists_runs_versions_and_what_is_left_out(tmp_path: Path) -> None:
     for seed in (0, 1):
-        write_run(tmp_path, seed=seed, returns=[1, 2], cost=[1, 2], versions={"torch": "2.9.0", "numpy": f"2.{seed}"})
+        write_run(
+            tmp_path,
+            seed=seed,
+            returns=[1, 2],
+            cost=[1, 2],
+            versions={"torch": "2.9.0", "numpy": f"2.{seed}"},
+        )
     write_run(tmp_path, seed=2, returns=[1], cost=[1], planned=2)
     results, html = page_of(tmp_path)
     assert results.cells[0].seeds == 2
@@ -161,7 +192,10 @@ def test_a_row_without_any_finished_run_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, GOAL, returns=[1, 1], cost=[1, 1])
     html = page_of(tmp_path)[1]
     rows = re.findall(r"<tr data-task.*?</tr>", html, re.DOTALL)
-    assert [(HOPPER in row, "not finished" in row) for row in rows] == [(True, True), (False, False)]
+    assert [(HOPPER in row, "not finished" in row) for row in rows] == [
+        (True, True),
+        (False, False),
+    ]
 
 
 # ---- in a browser ----
@@ -182,7 +216,9 @@ def open_page(browser: Browser, file: Path, width: int = 1280, **options: Any) -
 
 
 def column(page: Page, place: int) -> list[str]:
-    cells = f"Array.from(document.querySelectorAll('#main-table tbody tr'), row => row.cells[{place}])"
+    cells = (
+        f"Array.from(document.querySelectorAll('#main-table tbody tr'), row => row.cells[{place}])"
+    )
     found: list[str] = page.run(f"{cells}.map(cell => cell.firstChild.textContent)")
     return found
 
@@ -196,7 +232,11 @@ def choose(page: Page, select: str, value: str) -> None:
 def values(page: Page, label: str, place: int) -> str:
     """What the table beside the curves says about an algorithm: the number, without its range."""
     row = f"""document.querySelector('#values tr[data-label="{label}"]')"""
-    return str(page.run(f"{row}.cells[{place}].firstChild.textContent")).replace("−", "-").replace(",", "")
+    return (
+        str(page.run(f"{row}.cells[{place}].firstChild.textContent"))
+        .replace("−", "-")
+        .replace(",", "")
+    )
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -207,7 +247,10 @@ def test_the_page_fits_loads_nothing_and_reports_no_error(
     page = open_page(browser, study / "index.html", width, dark=dark)
     assert page.run("document.documentElement.scrollWidth") <= width
     assert (
-        page.run("Math.max(...Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth))") <= width
+        page.run(
+            "Math.max(...Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth))"
+        )
+        <= width
     )
     assert page.problems() == []
     assert {request.split(":")[0] for request in page.requests()} == {"file"}
@@ -236,7 +279,9 @@ def test_a_header_sorts_by_click_and_by_key(browser: Browser, study: Path) -> No
     page.close()
 
 
-def test_the_task_of_the_table_can_be_chosen_and_a_row_leads_to_its_runs(browser: Browser, study: Path) -> None:
+def test_the_task_of_the_table_can_be_chosen_and_a_row_leads_to_its_runs(
+    browser: Browser, study: Path
+) -> None:
     page = open_page(browser, study / "index.html")
     page.run(
         f"const s = document.getElementById('main-task'); s.value = {GOAL!r}; s.dispatchEvent(new Event('change'))"
@@ -272,7 +317,10 @@ def test_pointing_at_a_curve_shows_the_values_of_that_epoch(browser: Browser, st
     page = open_page(browser, study / "index.html")
     results = collect([study])
     runs = [run.series for run in results.runs if (run.task, run.algo) == (HOPPER, "cspo")]
-    returns, costs = np.mean([s.returns for s in runs], axis=0), np.mean([s.cost[:, 0] for s in runs], axis=0)
+    returns, costs = (
+        np.mean([s.returns for s in runs], axis=0),
+        np.mean([s.cost[:, 0] for s in runs], axis=0),
+    )
     assert page.run("document.getElementById('where').textContent") == "Epoch 20 · 20,000 steps"
     page.centre("#plots svg")
     for epoch in (3, 11):
@@ -281,27 +329,41 @@ def test_pointing_at_a_curve_shows_the_values_of_that_epoch(browser: Browser, st
             f" return [box.left + svg.place.x({STEPS * (epoch + 1)}), box.top + box.height / 2]; }})()"
         )
         page.mouse("mouseMoved", x + 2, y)
-        page.until(f"document.getElementById('where').textContent === 'Epoch {epoch + 1} · {epoch + 1},000 steps'")
+        page.until(
+            f"document.getElementById('where').textContent === 'Epoch {epoch + 1} · {epoch + 1},000 steps'"
+        )
         assert float(values(page, "cspo", 1)) == pytest.approx(returns[epoch], abs=0.06)
         assert float(values(page, "cspo", 2)) == pytest.approx(costs[epoch], abs=0.006)
         red = """document.querySelector('#values tr[data-label="cspo"]').cells[2].classList.contains('above')"""
         assert page.run(red) == (costs[epoch] > 25)
-    assert page.run("document.querySelectorAll('#plots .guide circle').length") == 8  # four algorithms, two plots
+    assert (
+        page.run("document.querySelectorAll('#plots .guide circle').length") == 8
+    )  # four algorithms, two plots
     page.close()
 
 
-def test_the_curves_can_be_read_with_keys_and_other_quantities_chosen(browser: Browser, study: Path) -> None:
+def test_the_curves_can_be_read_with_keys_and_other_quantities_chosen(
+    browser: Browser, study: Path
+) -> None:
     page = open_page(browser, study / "index.html")
     page.run("document.getElementById('plots').focus()")
     where = "document.getElementById('plots').getAttribute('aria-valuenow')"
-    for key, epoch in (("Home", "1"), ("ArrowRight", "2"), ("ArrowRight", "3"), ("ArrowLeft", "2"), ("End", "20")):
+    for key, epoch in (
+        ("Home", "1"),
+        ("ArrowRight", "2"),
+        ("ArrowRight", "3"),
+        ("ArrowLeft", "2"),
+        ("End", "20"),
+    ):
         page.press(key)
         assert page.run(where) == epoch
     choose(page, "upper", "weight")
     assert float(values(page, "cspo", 1)) == pytest.approx(np.exp(-1.9), abs=6e-4)
     assert values(page, "ppo-lag", 1) == "–"  # it has none
     choose(page, "task", GOAL)
-    assert page.run("document.getElementById('upper').value") == "weight"  # what was chosen stays chosen
+    assert (
+        page.run("document.getElementById('upper').value") == "weight"
+    )  # what was chosen stays chosen
     assert page.run("document.querySelectorAll('#values tbody tr').length") == 3
     assert page.problems() == []
     page.close()
@@ -324,15 +386,22 @@ def test_hostile_names_do_nothing_in_a_browser(browser: Browser, tmp_path: Path)
     for width in WIDTHS:
         page = open_page(browser, tmp_path / "page.html", width)
         assert page.run("document.title") == folder.name
-        assert page.run("document.querySelector('#values tbody tr:nth-child(2)').dataset.label") == HOSTILE_ALGORITHM
+        assert (
+            page.run("document.querySelector('#values tbody tr:nth-child(2)').dataset.label")
+            == HOSTILE_ALGORITHM
+        )
         assert page.run("document.documentElement.scrollWidth") <= width
         assert page.problems() == []
         page.close()
 
 
-def test_one_epoch_several_constraints_and_unknown_values_are_drawn(browser: Browser, tmp_path: Path) -> None:
+def test_one_epoch_several_constraints_and_unknown_values_are_drawn(
+    browser: Browser, tmp_path: Path
+) -> None:
     write_run(tmp_path / "a", returns=[3.0], cost=[30.0])
-    write_run(tmp_path / "b", returns=[1.0, 2.0], cost=[[1.0, 2.0], [3.0, math.nan]], limit=(25.0, 5.0))
+    write_run(
+        tmp_path / "b", returns=[1.0, 2.0], cost=[[1.0, 2.0], [3.0, math.nan]], limit=(25.0, 5.0)
+    )
     write_run(tmp_path / "c", returns=[math.nan] * 2, cost=[math.nan] * 2)
     for name in "abc":
         file = tmp_path / f"{name}.html"
@@ -342,7 +411,9 @@ def test_one_epoch_several_constraints_and_unknown_values_are_drawn(browser: Bro
         if name == "a":
             assert page.run("document.querySelectorAll('#plots path[data-label=cspo]').length") == 2
         if name == "b":
-            titles = page.run("Array.from(document.getElementById('lower').options, option => option.text)")
+            titles = page.run(
+                "Array.from(document.getElementById('lower').options, option => option.text)"
+            )
             assert titles == ["nothing", "return", "cost 0", "cost 1"]
         if name == "c":
             assert page.run("document.getElementById('curves')") is None  # there is nothing to draw

@@ -34,7 +34,13 @@ HOPPER, GOAL = "SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"
 
 
 def write_csv(
-    folder: Path, name: str, returns: Any, cost: Any, limit: float = 25.0, steps: int = 20_000, **more: Any
+    folder: Path,
+    name: str,
+    returns: Any,
+    cost: Any,
+    limit: float = 25.0,
+    steps: int = 20_000,
+    **more: Any,
 ) -> None:
     """One run as a CSV file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,16 +52,23 @@ def write_csv(
         "cost_limit": np.full(n, limit),
         **more,
     }
-    rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    rows = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
     (folder / f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def write_run(folder: Path, rows: int, planned: int, seed: int = 0, algo: str = "cspo", **more: Any) -> None:
+def write_run(
+    folder: Path, rows: int, planned: int, seed: int = 0, algo: str = "cspo", **more: Any
+) -> None:
     """One run as a run folder."""
     write_csv(folder, "progress", np.arange(1.0, rows + 1), 20.0)
     settings = {"task": HOPPER, "algo": algo, "seed": seed, "total_steps": 20_000 * planned, **more}
     lines = [f"{key} = {value!r}".replace("'", '"') for key, value in settings.items()]
-    (folder / "config.toml").write_text("\n".join(['cspo_version = "9.9"', "steps_per_epoch = 20_000", *lines]) + "\n")
+    (folder / "config.toml").write_text(
+        "\n".join(['cspo_version = "9.9"', "steps_per_epoch = 20_000", *lines]) + "\n"
+    )
 
 
 @pytest.fixture
@@ -63,7 +76,11 @@ def small(tmp_path: Path) -> Results:
     """Two tasks, three algorithms, two seeds, 8 epochs: constant returns and costs, so every mean is known."""
     folder = tmp_path / "small"
     for seed, shift in ((0, -1.0), (1, 1.0)):
-        for algo, value, cost in (("cspo", 100.0, 20.0), ("ppo-lag", 200.0, 30.0), ("zeta", 90.0, 25.0)):
+        for algo, value, cost in (
+            ("cspo", 100.0, 20.0),
+            ("ppo-lag", 200.0, 30.0),
+            ("zeta", 90.0, 25.0),
+        ):
             write_csv(folder, f"{HOPPER}-{algo}-seed{seed}", value + shift, np.full(8, cost))
         write_csv(folder, f"{GOAL}-cspo-seed{seed}", 5.0 + shift, np.full(8, 26.0))
     return collect([folder])
@@ -85,7 +102,9 @@ def test_cells_hold_all_seeds_in_the_paper_s_order(small: Results) -> None:
 
 
 @pytest.mark.parametrize(("epochs", "last"), [(500, 100), (1000, 100), (50, 10), (8, 2), (1, 1)])
-def test_results_are_over_the_last_fifth_of_a_run_and_at_most_the_paper_s_100_epochs(epochs: int, last: int) -> None:
+def test_results_are_over_the_last_fifth_of_a_run_and_at_most_the_paper_s_100_epochs(
+    epochs: int, last: int
+) -> None:
     assert last_epochs(epochs) == last
 
 
@@ -100,7 +119,9 @@ def test_main_table_has_the_paper_s_layout(small: Results) -> None:
         ["C (25)", "26.0 ± 0.0", "–", "–"],
     ]
     bold = [entry.text for row in table.rows for entry in row if entry.bold]
-    assert bold == ["100.00 ± 1.00"]  # PPO-Lag's is higher, but above the limit; PointGoal has no feasible one
+    assert bold == [
+        "100.00 ± 1.00"
+    ]  # PPO-Lag's is higher, but above the limit; PointGoal has no feasible one
 
 
 def test_a_short_study_says_that_it_is_not_the_paper_s(small: Results) -> None:
@@ -110,7 +131,9 @@ def test_a_short_study_says_that_it_is_not_the_paper_s(small: Results) -> None:
         assert "do not reproduce" in text
         assert "Seeds: 2, where the paper has 5" in text
     assert "last 2 epochs" in main_table(small).notes[0]
-    assert main_comparison(small).title.endswith("(runs of 160,000 steps beside the paper's 10,000,000)")
+    assert main_comparison(small).title.endswith(
+        "(runs of 160,000 steps beside the paper's 10,000,000)"
+    )
 
 
 def test_a_study_of_the_paper_s_size_has_no_such_note(tmp_path: Path) -> None:
@@ -123,7 +146,12 @@ def test_a_study_of_the_paper_s_size_has_no_such_note(tmp_path: Path) -> None:
     assert results.cells[0].returns.value == pytest.approx(1702.0)  # only the last 100 epochs
     assert main_comparison(results).title == "Return and cost beside the paper's"
     rows = {row[2].text: row for row in main_comparison(results).rows}
-    assert [entry.text for entry in rows["return"][4:]] == ["1691.92 ± 70.00", "+10.08", "inside", "yes"]
+    assert [entry.text for entry in rows["return"][4:]] == [
+        "1691.92 ± 70.00",
+        "+10.08",
+        "inside",
+        "yes",
+    ]
     assert [entry.text for entry in rows["cost"][4:]] == ["7.1 ± 6.1", "+4.9", "inside", "yes"]
 
 
@@ -131,11 +159,38 @@ def test_beside_the_paper(small: Results) -> None:
     table = main_comparison(small)
     texts = [[entry.text for entry in row] for row in table.rows]
     assert texts == [
-        ["Hopper", "CSPO", "return", "100.00 [99.00, 101.00]", "1691.92 ± 70.00", "-1591.92", "worse", "no"],
+        [
+            "Hopper",
+            "CSPO",
+            "return",
+            "100.00 [99.00, 101.00]",
+            "1691.92 ± 70.00",
+            "-1591.92",
+            "worse",
+            "no",
+        ],
         ["Hopper", "CSPO", "cost", "20.0 [20.0, 20.0]", "7.1 ± 6.1", "+12.9", "higher", "no"],
-        ["Hopper", "PPO-Lag", "return", "200.00 [199.00, 201.00]", "607.20 ± 475.25", "-407.20", "inside", "yes"],
+        [
+            "Hopper",
+            "PPO-Lag",
+            "return",
+            "200.00 [199.00, 201.00]",
+            "607.20 ± 475.25",
+            "-407.20",
+            "inside",
+            "yes",
+        ],
         ["Hopper", "PPO-Lag", "cost", "30.0 [30.0, 30.0]", "22.6 ± 7.1", "+7.4", "higher", "no"],
-        ["PointGoal", "CSPO", "return", "5.00 [4.00, 6.00]", "23.79 ± 0.75", "-18.79", "worse", "no"],
+        [
+            "PointGoal",
+            "CSPO",
+            "return",
+            "5.00 [4.00, 6.00]",
+            "23.79 ± 0.75",
+            "-18.79",
+            "worse",
+            "no",
+        ],
         ["PointGoal", "CSPO", "cost", "26.0 [26.0, 26.0]", "23.7 ± 0.4", "+2.3", "higher", "no"],
     ]  # zeta is not in the paper
 
@@ -153,7 +208,11 @@ def test_another_limit_is_not_compared_with_the_paper(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed0", 1700.0, np.full(10, 7.0))
     results = collect([tmp_path])
     assert {row[1].text for row in main_comparison(results).rows} == {"PPO-Lag"}
-    assert [entry.text for entry in main_table(results).rows[1]] == ["C (limit)", "7.0 (10)", "7.0 (25)"]
+    assert [entry.text for entry in main_table(results).rows[1]] == [
+        "C (limit)",
+        "7.0 (10)",
+        "7.0 (25)",
+    ]
 
 
 def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
@@ -179,10 +238,22 @@ def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
     assert "1 that began at a return of zero or less" in table.notes[1]
     assert "Runs without a violation that ended: 1" in table.notes[1]
     beside = {
-        row[2].text: [entry.text for entry in row] for row in recovery_comparison(results).rows if row[1].text == "CSPO"
+        row[2].text: [entry.text for entry in row]
+        for row in recovery_comparison(results).rows
+        if row[1].text == "CSPO"
     }
-    assert beside["#V"][5:] == ["–", "–", "not comparable: of 7 epochs"]  # the paper counts over 350
-    assert beside["TTS"][3:] == ["1.00 (1/2)", "2.33 ± 1.04", "-1.33", "better", "one seed: no interval"]
+    assert beside["#V"][5:] == [
+        "–",
+        "–",
+        "not comparable: of 7 epochs",
+    ]  # the paper counts over 350
+    assert beside["TTS"][3:] == [
+        "1.00 (1/2)",
+        "2.33 ± 1.04",
+        "-1.33",
+        "better",
+        "one seed: no interval",
+    ]
     count = paper.recovery_metrics()["Hopper", "CSPO"].violating_epochs
     assert count.spread is not None
     assert beside["VF"][4] == f"{count.value / 350:.3f} ± {count.spread / 350:.3f}"
@@ -196,7 +267,10 @@ def test_split_table_and_its_comparison(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{task}-ppo-lag-seed0", 4.0, g)  # logs no norm
     results = collect([tmp_path])
     texts = [[entry.text for entry in row] for row in split_table(results).rows]
-    assert texts == [["Ant", "CSPO", "Flat", "1.00", "1.000", "1"], ["Ant", "CSPO", "Steep", "2.00", "1.000", "1"]]
+    assert texts == [
+        ["Ant", "CSPO", "Flat", "1.00", "1.000", "1"],
+        ["Ant", "CSPO", "Steep", "2.00", "1.000", "1"],
+    ]
     beside = [[entry.text for entry in row[2:]] for row in split_comparison(results).rows]
     assert beside[0] == ["flat TTS", "1.00 (1)", "3.63", "-2.63", "–", "the paper prints none"]
     assert beside[2] == ["steep TTS", "2.00 (1)", "5.25", "-3.25", "–", "the paper prints none"]
@@ -209,7 +283,17 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
     assert results.labels == ("cspo alpha-0.05", "cspo alpha-0.5", "cspo alpha-10")  # by number
     table = variants_table(results)
     assert [row[2].text for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
-    assert [entry.text for entry in table.rows[0][3:]] == ["7.00", "5.0", "25", "yes", "–", "–", "0.0", "0.000", "5.0"]
+    assert [entry.text for entry in table.rows[0][3:]] == [
+        "7.00",
+        "5.0",
+        "25",
+        "yes",
+        "–",
+        "–",
+        "0.0",
+        "0.000",
+        "5.0",
+    ]
     assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
     for algorithm in ("cspo", "ppo-lag"):
         write_csv(tmp_path, f"{HOPPER}-{algorithm}-seed0", 8.0, np.full(10, 5.0))
@@ -221,7 +305,11 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
 def test_probability_of_improvement_table(small: Results) -> None:
     table = improvement_table(small)
     assert table.header == ("Task", "CSPO > PPO-Lag", "CSPO > zeta")
-    assert [entry.text for entry in table.rows[0]] == ["Hopper", "0.00 [0.00, 0.00]", "1.00 [1.00, 1.00]"]
+    assert [entry.text for entry in table.rows[0]] == [
+        "Hopper",
+        "0.00 [0.00, 0.00]",
+        "1.00 [1.00, 1.00]",
+    ]
     assert [entry.text for entry in table.rows[1]] == ["PointGoal", "–", "–"]
     assert not improvement_table(small, "nobody").rows
 
@@ -229,7 +317,10 @@ def test_probability_of_improvement_table(small: Results) -> None:
 def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -> None:
     """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19; t(0.975, 2) = 4.303."""
     for seed, mine, others in ((0, 1, 5), (1, 2, 6), (2, 1, 6)):
-        for algo, value, bad in (("cspo", 100.0 + 10 * seed, mine), ("ppo-lag", 105.0 - 2 * seed, others)):
+        for algo, value, bad in (
+            ("cspo", 100.0 + 10 * seed, mine),
+            ("ppo-lag", 105.0 - 2 * seed, others),
+        ):
             cost = np.full(10, 20.0)
             cost[3 : 3 + bad] = 25.0 + bad
             write_csv(tmp_path, f"{HOPPER}-{algo}-seed{seed}", value, cost)
@@ -254,9 +345,22 @@ def test_csv_has_every_number_in_full(small: Results) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(main_table(small)))))
     assert len(rows) == 4
     first = rows[0]
-    assert (first["task"], first["algorithm"], first["seeds"], first["feasible"]) == (HOPPER, "cspo", "2", "yes")
-    assert [float(first[name]) for name in ("return", "return_low", "return_high")] == [100.0, 99.0, 101.0]
-    assert [float(first[name]) for name in ("return_mean", "cost_mean", "cost_std")] == [100.0, 20.0, 0.0]
+    assert (first["task"], first["algorithm"], first["seeds"], first["feasible"]) == (
+        HOPPER,
+        "cspo",
+        "2",
+        "yes",
+    )
+    assert [float(first[name]) for name in ("return", "return_low", "return_high")] == [
+        100.0,
+        99.0,
+        101.0,
+    ]
+    assert [float(first[name]) for name in ("return_mean", "cost_mean", "cost_std")] == [
+        100.0,
+        20.0,
+        0.0,
+    ]
     assert float(first["return_std"]) == pytest.approx(math.sqrt(2.0))  # of 99 and 101
     recovered = list(csv.DictReader(io.StringIO(to_csv(recovery_table(small)))))
     assert recovered[0]["tts"] == ""  # undefined, not "nan"
@@ -284,7 +388,9 @@ def test_latex_is_escaped_and_balanced(small: Results) -> None:
                 assert len(re.findall(r"(?<!\\)&", line)) == len(table.header) - 1
                 assert line.endswith(" \\\\")
         assert not re.search(r"(?<!\\)#|[±–≤]", text)
-        assert text.count("%") - text.count("\\%") == 3  # the comment, and two line ends without a space
+        assert (
+            text.count("%") - text.count("\\%") == 3
+        )  # the comment, and two line ends without a space
     assert latex("-3.5 ± 0.5") == "$-$3.5 $\\pm$ 0.5"
     assert latex("alpha-0.5 a_b") == "alpha-0.5 a\\_b"
     assert latex("{\\x}") == "\\{\\textbackslash{}x\\}"
@@ -309,9 +415,13 @@ def test_tables_are_written_in_three_formats(small: Results, tmp_path: Path) -> 
 def test_run_folders_unfinished_ones_and_plugins(tmp_path: Path) -> None:
     write_run(tmp_path / f"{HOPPER}-cspo-seed0", 4, planned=4)
     write_run(tmp_path / f"{HOPPER}-cspo-seed1", 3, planned=4, seed=1)
-    write_run(tmp_path / f"{HOPPER}-mine-seed0", 4, planned=4, algo="mine", plugin="/nowhere/mine.py")
+    write_run(
+        tmp_path / f"{HOPPER}-mine-seed0", 4, planned=4, algo="mine", plugin="/nowhere/mine.py"
+    )
     (tmp_path / f"{HOPPER}-cspo-seed2").mkdir()
-    (tmp_path / f"{HOPPER}-cspo-seed2" / "config.toml").write_text(f'task = "{HOPPER}"\nalgo = "cspo"\nseed = 2\n')
+    (tmp_path / f"{HOPPER}-cspo-seed2" / "config.toml").write_text(
+        f'task = "{HOPPER}"\nalgo = "cspo"\nseed = 2\n'
+    )
     results = collect([tmp_path])
     assert [run.id for run in results.runs] == [
         f"{HOPPER}-cspo-seed0",
@@ -328,7 +438,9 @@ def test_run_folders_unfinished_ones_and_plugins(tmp_path: Path) -> None:
     assert "Without a finished epoch, left out: " in notes
     assert results.runs[0].config is not None
     assert results.runs[0].config.total_steps == 80_000
-    assert results.runs[2].config is None  # its plugin is not here, and no code of a folder is run for a report
+    assert (
+        results.runs[2].config is None
+    )  # its plugin is not here, and no code of a folder is run for a report
     assert results.runs[0].facts["cspo"] == "9.9"
     alone = collect([tmp_path / f"{HOPPER}-cspo-seed1"])
     assert alone.cells[0].seeds == 1
@@ -338,7 +450,9 @@ def test_run_folders_unfinished_ones_and_plugins(tmp_path: Path) -> None:
 def test_a_damaged_run_is_left_out_and_named(tmp_path: Path) -> None:
     write_run(tmp_path / "good", 4, planned=4)
     write_run(tmp_path / "bad", 4, planned=4, seed=1)
-    (tmp_path / "bad" / "progress.csv").write_text("steps,return,cost,cost_limit\n1,2,3,25\n1,?,3,25\n")
+    (tmp_path / "bad" / "progress.csv").write_text(
+        "steps,return,cost,cost_limit\n1,2,3,25\n1,?,3,25\n"
+    )
     write_run(tmp_path / "worse", 4, planned=4, seed=2)
     (tmp_path / "worse" / "config.toml").write_text("total_steps = ")
     results = collect([tmp_path])
@@ -382,7 +496,10 @@ def test_a_study_folder(tmp_path: Path) -> None:
         write_run(tmp_path / "runs" / f"{HOPPER}-cspo-{name}-seed{seed}", 4, planned=4, seed=seed)
     results = collect([tmp_path])
     assert results.name == "two-alphas"
-    assert [(cell.label, cell.seeds) for cell in results.cells] == [("cspo high", 1), ("cspo low", 2)]
+    assert [(cell.label, cell.seeds) for cell in results.cells] == [
+        ("cspo high", 1),
+        ("cspo low", 2),
+    ]
     assert f"1 of 4 runs have not started: {HOPPER}-cspo-high-seed1" in " ".join(results.notes)
 
 
@@ -412,7 +529,12 @@ def test_several_constraints_show_the_most_violated(tmp_path: Path) -> None:
 def test_the_first_runs_of_this_repository() -> None:
     results = collect([ROOT / "results" / "first-runs"])
     assert (len(results.runs), len(results.cells)) == (24, 8)
-    assert {table.name for table in all_tables(results)} >= {"main", "main-comparison", "recovery", "split"}
+    assert {table.name for table in all_tables(results)} >= {
+        "main",
+        "main-comparison",
+        "recovery",
+        "split",
+    }
 
 
 def test_the_paper_s_numbers() -> None:
@@ -420,14 +542,21 @@ def test_the_paper_s_numbers() -> None:
     assert len(paper.recovery_metrics()) == 9 * 6
     assert len(paper.sensitivity_split()) == 6
     entry = paper.main_results()["Ant", "CSPO"]
-    assert (entry.returns.value, entry.returns.spread, entry.cost.value, entry.cost.spread) == (3231.6, 84.8, 24.5, 0.3)
+    assert (entry.returns.value, entry.returns.spread, entry.cost.value, entry.cost.spread) == (
+        3231.6,
+        84.8,
+        24.5,
+        0.3,
+    )
     assert {task for task, _ in paper.main_results()} == set(paper.TASKS.values())
     assert {algo for _, algo in paper.main_results()} == set(list(paper.ALGORITHMS.values())[:12])
     assert {algo for _, algo in paper.recovery_metrics()} <= set(paper.ALGORITHMS.values())
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the reference data are not here")
-@pytest.mark.parametrize("name", ["results_main", "recovery_metrics", "sensitivity_split", "hyperparameters"])
+@pytest.mark.parametrize(
+    "name", ["results_main", "recovery_metrics", "sensitivity_split", "hyperparameters"]
+)
 def test_the_shipped_numbers_are_the_paper_s(name: str) -> None:
     shipped = Path(paper.__file__).with_name("paper") / f"{name}.csv"
     assert shipped.read_bytes() == (SHARED / f"{name}.csv").read_bytes()

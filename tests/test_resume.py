@@ -66,10 +66,18 @@ def test_n_epochs_and_n_more_are_2n_epochs(tmp_path: Path, reference: Path) -> N
     assert_same_run(tmp_path / "run", reference)
 
 
-def test_same_seed_same_run_whatever_the_threads_and_another_seed_another(tmp_path: Path, reference: Path) -> None:
+def test_same_seed_same_run_whatever_the_threads_and_another_seed_another(
+    tmp_path: Path, reference: Path
+) -> None:
     hashes = {}
-    for name, changes in {"one": {"threads": 1}, "two": {"threads": 2}, "other": {"seed": 4}}.items():
-        hashes[name] = cspo.train(TASK, run_dir=tmp_path / name, quiet=True, **{**SMALL, **changes}).parameter_hash
+    for name, changes in {
+        "one": {"threads": 1},
+        "two": {"threads": 2},
+        "other": {"seed": 4},
+    }.items():
+        hashes[name] = cspo.train(
+            TASK, run_dir=tmp_path / name, quiet=True, **{**SMALL, **changes}
+        ).parameter_hash
     assert_same_run(tmp_path / "one", reference)
     assert_same_run(tmp_path / "two", reference)
     assert hashes["one"] == hashes["two"] != hashes["other"]
@@ -170,7 +178,9 @@ def test_all_checkpoints_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_ctrl_c_finishes_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     cspo.train(TINY, run_dir=tmp_path / "reference", quiet=True, **SMALL)
-    process = start("train", TINY, "--run-dir", run, "--quiet", *as_flags({**SMALL, "checkpoint_every": 100}))
+    process = start(
+        "train", TINY, "--run-dir", run, "--quiet", *as_flags({**SMALL, "checkpoint_every": 100})
+    )
     wait_for_epochs(run, 1, process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -214,14 +224,18 @@ def test_interrupted_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(Interrupted):
         cspo.train(env, run_dir=tmp_path / "run", quiet=True, **settings)
     assert signal.getsignal(signal.SIGINT) is before
-    assert [path.stem for path in list_checkpoints(tmp_path / "run" / "checkpoints")][-1] == "epoch-000002"
+    assert [path.stem for path in list_checkpoints(tmp_path / "run" / "checkpoints")][
+        -1
+    ] == "epoch-000002"
     assert not env.closed
     with pytest.raises(CspoError, match="pass it again as env="):
         cspo.resume(tmp_path / "run")
     assert cspo.resume(tmp_path / "run", env=TinyEnv(), quiet=True).epochs == 6
 
 
-def test_complete_run_says_so(tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_run_says_so(
+    tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(reference, run)
     assert main(["train", "--resume", str(run)]) == 0
@@ -238,7 +252,8 @@ def test_one_process_per_run_folder(tmp_path: Path) -> None:
     stop_after(run, 1)
     holder = f"import fcntl, sys, time; f = open({str(run / '.lock')!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX)"
     process = subprocess.Popen(
-        [sys.executable, "-c", holder + "; print('held', flush=True); time.sleep(60)"], stdout=subprocess.PIPE
+        [sys.executable, "-c", holder + "; print('held', flush=True); time.sleep(60)"],
+        stdout=subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
@@ -248,10 +263,14 @@ def test_one_process_per_run_folder(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-    assert cspo.resume(run, quiet=True).finished, "a killed process must not leave the folder locked"
+    assert cspo.resume(run, quiet=True).finished, (
+        "a killed process must not leave the folder locked"
+    )
 
 
-def test_run_folder_that_holds_a_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_folder_that_holds_a_run_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     stop_after(run, 1)
     before = (run / "config.toml").read_bytes()
@@ -281,7 +300,11 @@ def test_non_finite_environment(
     run = tmp_path / "run"
     assert main(["train", *words, "--run-dir", str(run)]) == 2
     said = capsys.readouterr().err
-    assert "non-finite reward" in said and "in epoch 3 of 6" in said and f"cspo train --resume {run}" in said
+    assert (
+        "non-finite reward" in said
+        and "in epoch 3 of 6" in said
+        and f"cspo train --resume {run}" in said
+    )
     assert len(said.splitlines()) <= 2
     assert list_checkpoints(run / "checkpoints")[-1].stem == "epoch-000002"
 
@@ -303,5 +326,7 @@ def test_changed_environment_is_refused(tmp_path: Path) -> None:
         env.action_space = type(env.action_space)(-5.0, 5.0, (1,))
         return env
 
-    with pytest.raises(CspoError, match="environment has changed since the run started: action low"):
+    with pytest.raises(
+        CspoError, match="environment has changed since the run started: action low"
+    ):
         cspo.resume(run, env=wider, total_steps=800)

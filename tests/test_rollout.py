@@ -33,7 +33,9 @@ def policy_for(env: Any, log_std: float = 0.0, **normaliser: Any) -> Policy:
     """Return a fresh policy for an environment."""
     statistics = Normaliser(env.observation_size, **normaliser)
     rng = np.random.default_rng(0)
-    return Policy(env.observation_size, env.action_size, len(env.cost_names), statistics, rng, (8, 8), log_std)
+    return Policy(
+        env.observation_size, env.action_size, len(env.cost_names), statistics, rng, (8, 8), log_std
+    )
 
 
 def scripted(**changes: Any) -> ScriptedBatch:
@@ -61,10 +63,14 @@ class History:
 
 
 @pytest.mark.parametrize(("num_envs", "steps"), [(1, STEPS), (1, 60), (ENVS, STEPS)])
-def test_observations_are_normalised_with_everything_seen_up_to_then(num_envs: int, steps: int) -> None:
+def test_observations_are_normalised_with_everything_seen_up_to_then(
+    num_envs: int, steps: int
+) -> None:
     ends = {key: how for key, how in ENDS.items() if key[1] < num_envs}
     env = ScriptedBatch(steps, num_envs, ends)
-    env.observation[-2, 0, 0] = 1e4  # an outlier among n is (n - 1) / sqrt(n) deviations away: clipped if n > 26
+    env.observation[-2, 0, 0] = (
+        1e4  # an outlier among n is (n - 1) / sqrt(n) deviations away: clipped if n > 26
+    )
     policy = policy_for(env)
     rollout = collect(env, policy, steps, np.random.default_rng(1))
 
@@ -72,7 +78,10 @@ def test_observations_are_normalised_with_everything_seen_up_to_then(num_envs: i
     history.push(env.observation[0])
     for t in range(steps):
         np.testing.assert_allclose(
-            float64(rollout.observation[t]), history.normalise(env.observation[t]), rtol=2e-6, atol=2e-6
+            float64(rollout.observation[t]),
+            history.normalise(env.observation[t]),
+            rtol=2e-6,
+            atol=2e-6,
         )
         history.push(env.observation[t + 1])
         ended = env.terminated[t] | env.truncated[t]
@@ -107,20 +116,26 @@ def test_statistics_continue_over_epochs_and_every_reset_counts() -> None:
     # The scripted reset of the second epoch shows observation 10 again.
     seen = np.concatenate([env.observation[: STEPS + 1], env.observation[STEPS:]]).reshape(-1, 3)
     np.testing.assert_allclose(policy.normaliser.mean, seen.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(policy.normaliser.square_sum, ((seen - seen.mean(axis=0)) ** 2).sum(0), rtol=1e-10)
+    np.testing.assert_allclose(
+        policy.normaliser.square_sum, ((seen - seen.mean(axis=0)) ** 2).sum(0), rtol=1e-10
+    )
 
 
 def test_standard_deviation_has_a_floor() -> None:
     normaliser = Normaliser(1)
     normaliser.push(np.array([[1.0], [1.0 + 1e-4]]))
-    assert normaliser(np.array([[1.0 + 0.02]])).item() == pytest.approx((0.02 - 5e-5) / 0.01, rel=1e-6)
+    assert normaliser(np.array([[1.0 + 0.02]])).item() == pytest.approx(
+        (0.02 - 5e-5) / 0.01, rel=1e-6
+    )
 
 
 def test_normaliser_can_be_switched_off_and_has_other_bounds() -> None:
     env = scripted()
     off = policy_for(env, enabled=False)
     rollout = collect(env, off, STEPS, np.random.default_rng(0))
-    np.testing.assert_array_equal(rollout.observation.numpy(), env.observation[:STEPS].astype(np.float32))
+    np.testing.assert_array_equal(
+        rollout.observation.numpy(), env.observation[:STEPS].astype(np.float32)
+    )
     env = scripted()
     rollout = collect(env, policy_for(env, clip=0.7), STEPS, np.random.default_rng(0))
     assert float(rollout.observation.abs().max()) == pytest.approx(0.7)
@@ -156,8 +171,11 @@ def test_actions_are_samples_of_the_policy_at_the_stored_observation() -> None:
     policy = policy_for(env, log_std=-0.7)
     rollout = collect(env, policy, 400, np.random.default_rng(3))
     layers, log_std = unpack(float64(policy.actor.parameters), policy.actor.mlp.sizes)
-    z = (float64(rollout.action) - reference_mlp(layers, float64(rollout.observation))) / np.exp(log_std)
-    # 4000 standard normal numbers: standard error 0.016 of the mean and 0.011 of the standard deviation.
+    z = (float64(rollout.action) - reference_mlp(layers, float64(rollout.observation))) / np.exp(
+        log_std
+    )
+    # 4000 standard normal numbers: standard error 0.016 of the mean and 0.011 of the standard
+    # deviation.
     assert abs(z.mean()) < 0.06
     assert z.std() == pytest.approx(1.0, abs=0.045)
     flat = z.reshape(-1)
@@ -268,11 +286,15 @@ def test_restored_window_goes_on_exactly() -> None:
 
 
 @pytest.mark.parametrize(("time_limit", "length"), [(1000, 1000), (None, STEPS)])
-def test_cost_before_any_episode_is_the_rate_times_the_length(time_limit: int | None, length: int) -> None:
+def test_cost_before_any_episode_is_the_rate_times_the_length(
+    time_limit: int | None, length: int
+) -> None:
     env = ScriptedBatch(STEPS, ENVS, {}, num_costs=2)
     rollout = collect(env, policy_for(env), STEPS, np.random.default_rng(0))
     rate = env.cost[:STEPS].reshape(-1, 2).mean(axis=0)
-    np.testing.assert_allclose(cost_without_episodes(rollout, time_limit), rate * length, rtol=1e-12)
+    np.testing.assert_allclose(
+        cost_without_episodes(rollout, time_limit), rate * length, rtol=1e-12
+    )
 
 
 # ---------------------------------------------------------------- faults
@@ -294,15 +316,21 @@ def test_non_finite_values_are_named_with_environment_and_step(what: str, value:
 def test_non_finite_observation_at_reset_is_named() -> None:
     env = scripted()
     env.observation[0, 2, 1] = np.nan
-    with pytest.raises(EnvironmentFault, match=r"(?i)environment 2 .*non-finite observation at reset"):
+    with pytest.raises(
+        EnvironmentFault, match=r"(?i)environment 2 .*non-finite observation at reset"
+    ):
         collect(env, policy_for(env), STEPS, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(("step", "number"), [(2, 0), (6, 0)], ids=["terminated", "truncated"])
-def test_non_finite_last_observation_is_refused_before_it_spoils_the_statistics(step: int, number: int) -> None:
+def test_non_finite_last_observation_is_refused_before_it_spoils_the_statistics(
+    step: int, number: int
+) -> None:
     env = scripted()
     env.final[step, number, 1] = np.nan
     policy = policy_for(env)
-    with pytest.raises(EnvironmentFault, match=rf"(?i)environment {number} .*observation.* step {step + 1} "):
+    with pytest.raises(
+        EnvironmentFault, match=rf"(?i)environment {number} .*observation.* step {step + 1} "
+    ):
         collect(env, policy, STEPS, np.random.default_rng(0))
     assert np.isfinite(policy.normaliser.mean).all()

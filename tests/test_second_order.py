@@ -1,7 +1,7 @@
 """TRPO-PID, CPO, PCPO and C-TRPO: each step against a second transcription in NumPy and float64, and every edge case.
 
-The transcription has a dense Hessian from double backpropagation, its own conjugate gradients and its own line search.
-"""
+The transcription has a dense Hessian from double backpropagation, its own conjugate gradients and
+its own line search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ GAMMA, DELTA, DAMPING = 0.99, 0.01, 0.1
 LIMIT = np.array([25.0])
 
 
-def setup(algo: str, samples: int = 400, costs: int = 1, seed: int = 0, **settings: Any) -> tuple[Any, Any, Any]:
+def setup(
+    algo: str, samples: int = 400, costs: int = 1, seed: int = 0, **settings: Any
+) -> tuple[Any, Any, Any]:
     """Return an algorithm, its actor and a batch."""
     policy = small_policy(costs=costs, seed=seed)
     learner = Learner(policy, np.random.default_rng(seed), passes=1, minibatch_size=128)
@@ -55,34 +57,50 @@ class Reference:
         self.batch, self.sizes = batch, actor.mlp.sizes
         self.theta = float64(actor.parameters)
         rows = np.eye(len(self.theta))
-        hessian = np.stack([double_backprop(actor.parameters, batch, self.sizes, row) for row in rows])
+        hessian = np.stack(
+            [double_backprop(actor.parameters, batch, self.sizes, row) for row in rows]
+        )
         self.H = hessian + DAMPING * rows
 
     def ratio(self, theta: Array) -> Array:
         observation, action = float64(self.batch.observation), float64(self.batch.action)
-        return np.exp(reference_log_prob(theta, self.sizes, observation, action) - float64(self.batch.log_prob))
+        return np.exp(
+            reference_log_prob(theta, self.sizes, observation, action)
+            - float64(self.batch.log_prob)
+        )
 
     def change(self, theta: Array, A: Array) -> float:
         return float((self.ratio(theta) * A).mean() - (self.ratio(self.theta) * A).mean())
 
     def kl(self, theta: Array) -> float:
         """Average over samples and dimensions of log(s'/s) + (s^2 + (m - m')^2) / (2 s'^2) - 1/2."""
-        (old, old_log_std), (new, log_std) = unpack(self.theta, self.sizes), unpack(theta, self.sizes)
+        (old, old_log_std), (new, log_std) = (
+            unpack(self.theta, self.sizes),
+            unpack(theta, self.sizes),
+        )
         x = float64(self.batch.observation)
         shift = reference_mlp(old, x) - reference_mlp(new, x)
         variance, old_variance = np.exp(2.0 * log_std), np.exp(2.0 * old_log_std)
-        return float((log_std - old_log_std + (old_variance + shift**2) / (2.0 * variance) - 0.5).mean())
+        return float(
+            (log_std - old_log_std + (old_variance + shift**2) / (2.0 * variance) - 0.5).mean()
+        )
 
     def gradient(self, A: Array) -> Array:
         """mean(A grad log pi), the exact gradient of mean(r A) at theta_k."""
         flat = torch.from_numpy(self.theta).requires_grad_()
         layers, log_std = unpack(flat, self.sizes)
         mean = reference_mlp(layers, self.batch.observation.double())
-        log_prob = torch.distributions.Normal(mean, log_std.exp()).log_prob(self.batch.action.double()).sum(1)
+        log_prob = (
+            torch.distributions.Normal(mean, log_std.exp())
+            .log_prob(self.batch.action.double())
+            .sum(1)
+        )
         (gradient,) = torch.autograd.grad((log_prob * torch.from_numpy(A)).mean(), flat)
         return float64(gradient)
 
-    def search(self, step: Array, accept: Callable[[Array], bool], tries: int) -> tuple[Array, float]:
+    def search(
+        self, step: Array, accept: Callable[[Array], bool], tries: int
+    ) -> tuple[Array, float]:
         """Return the parameters reached and the fraction of the step."""
         for k in range(tries):
             if accept(candidate := self.theta + 0.8**k * step):
@@ -90,7 +108,9 @@ class Reference:
         return self.theta, 0.0
 
 
-def assert_moved(actor: Any, reference: Reference, expected: Array, tolerance: float = 2e-4) -> None:
+def assert_moved(
+    actor: Any, reference: Reference, expected: Array, tolerance: float = 2e-4
+) -> None:
     """Compare the step taken with the expected one."""
     taken, wanted = float64(actor.parameters) - reference.theta, expected - reference.theta
     assert np.linalg.norm(wanted) > 1e-3
@@ -107,7 +127,8 @@ def test_trpo_pid_step(costs: int) -> None:
     J_c, d = np.array([35.0, 2.0, 60.0])[:costs], np.array([25.0, 8.0, 25.0])[:costs]
     metrics = algorithm.update(batch, J_c, d)
 
-    # First PID update by hand: I = 0.001 + 0.01 e, P = 0.05 e, D = 0.05 J_c since the history holds one zero.
+    # First PID update by hand: I = 0.001 + 0.01 e, P = 0.05 e, D = 0.05 J_c since the history holds
+    # one zero.
     e = J_c - d
     lam = np.maximum(0.0, 0.1 * 0.05 * e + np.maximum(0.0, 0.001 + 0.01 * e) + 0.01 * 0.05 * J_c)
     assert algorithm.multiplier == pytest.approx(lam, rel=1e-12)
@@ -170,7 +191,9 @@ def test_cpo_by_hand() -> None:
     y, case, nu = quadratic(np.array([1.0, 0.0]), np.eye(2), np.array([1.0, 0.0]), -0.6, 0.5)
     assert case == 2
     assert y[0] == pytest.approx(0.6, abs=1e-4) and nu > 0.0
-    y, case, _ = quadratic(np.array([0.0, 1.0]), np.eye(2), np.array([1.0, 0.0]), 0.6, 0.5)  # back by 0.6, then up
+    y, case, _ = quadratic(
+        np.array([0.0, 1.0]), np.eye(2), np.array([1.0, 0.0]), 0.6, 0.5
+    )  # back by 0.6, then up
     assert case == 1
     assert y == pytest.approx([-0.6, 0.8], abs=1e-6)
 
@@ -184,7 +207,9 @@ def test_cpo_cases(c: float, case: int) -> None:
     assert vanished == (4 if c < 0 else case)
 
 
-def cpo_reference(reference: Reference, batch: Any, c: float, sign: float) -> tuple[Array, float, int]:
+def cpo_reference(
+    reference: Reference, batch: Any, c: float, sign: float
+) -> tuple[Array, float, int]:
     """The same by maximising the dual over a grid; `sign` is that of r: -1 is right, +1 is the usual implementation."""
     A_r, A_c, H = float64(batch.adv_r), float64(batch.adv_c[:, 0]), reference.H
     g, b = reference.gradient(A_r), reference.gradient(A_c)
@@ -197,7 +222,9 @@ def cpo_reference(reference: Reference, batch: Any, c: float, sign: float) -> tu
         case, step = 3, np.sqrt(2 * DELTA / q) * x
     else:
         case = 2 if c < 0 else 1
-        grid = np.geomspace(1e-3, 1e3, 200_001)  # the dual over lambda, with the best nu(lambda) in closed form
+        grid = np.geomspace(
+            1e-3, 1e3, 200_001
+        )  # the dual over lambda, with the best nu(lambda) in closed form
         nu = np.maximum(0.0, (grid * c - r) / s)
         dual = -0.5 * (q + 2 * nu * r + nu * nu * s) / grid + nu * c - grid * DELTA
         best = dual.argmax()
@@ -205,7 +232,11 @@ def cpo_reference(reference: Reference, batch: Any, c: float, sign: float) -> tu
 
     def accept(theta: Array) -> bool:
         worse = case > 1 and reference.change(theta, A_r) < 0
-        return not worse and reference.change(theta, A_c) <= max(-c, 0.0) and reference.kl(theta) <= DELTA
+        return (
+            not worse
+            and reference.change(theta, A_c) <= max(-c, 0.0)
+            and reference.kl(theta) <= DELTA
+        )
 
     return (*reference.search(step, accept, 20), case)
 
@@ -247,7 +278,9 @@ def test_pcpo_step(variant: str, violation: float) -> None:
     assert metrics["projection"] == pytest.approx(projection, rel=1e-3)
     expected, fraction = reference.search(
         step,
-        lambda theta: reference.change(theta, A_c) <= max(-violation, 0.0) and reference.kl(theta) <= DELTA,
+        lambda theta: (
+            reference.change(theta, A_c) <= max(-violation, 0.0) and reference.kl(theta) <= DELTA
+        ),
         200,
     )
     assert metrics["step_fraction"] == pytest.approx(fraction)
@@ -260,7 +293,10 @@ def test_pcpo_as_implemented_follows_the_plain_gradient() -> None:
         algorithm, actor, batch = setup("pcpo", variant=variant)
         reference = Reference(actor, batch)
         assert algorithm.update(batch, LIMIT - 20.0, LIMIT)["projection"] == 0.0
-        step, g = float64(actor.parameters) - reference.theta, reference.gradient(float64(batch.adv_r))
+        step, g = (
+            float64(actor.parameters) - reference.theta,
+            reference.gradient(float64(batch.adv_r)),
+        )
         cosines[variant] = step @ g / np.linalg.norm(step) / np.linalg.norm(g)
     assert cosines["paper"] > 0.9999 > 0.95 > cosines["corrected"]
 
@@ -298,7 +334,9 @@ def test_rank_one_term_equals_double_backpropagation() -> None:
     A_c = torch.from_numpy(float64(batch.adv_c[:, 0]))
     flat = torch.from_numpy(reference.theta).requires_grad_()
     layers, log_std = unpack(flat, reference.sizes)
-    normal = torch.distributions.Normal(reference_mlp(layers, batch.observation.double()), log_std.exp())
+    normal = torch.distributions.Normal(
+        reference_mlp(layers, batch.observation.double()), log_std.exp()
+    )
     log_prob = normal.log_prob(batch.action.double()).sum(1)
     ratio = (log_prob - log_prob.detach()).exp()
     u = ((ratio - 1.0) * A_c).mean() / (1.0 - GAMMA)
@@ -392,13 +430,17 @@ def test_infeasible_start_lowers_the_cost(algo: str) -> None:
     assert metrics["step_fraction"] > 0.0 and metrics["kl"] / 2.0 <= DELTA
 
 
-@pytest.mark.parametrize(("algo", "mode"), [("cpo", {"case": 1}), ("pcpo", {}), ("c-trpo", {"safe": 0})])
+@pytest.mark.parametrize(
+    ("algo", "mode"), [("cpo", {"case": 1}), ("pcpo", {}), ("c-trpo", {"safe": 0})]
+)
 @pytest.mark.parametrize("cost", [True, False], ids=["costs", "costless"])
 def test_limit_of_zero_is_defined(algo: str, mode: dict[str, int], cost: bool) -> None:
     """At J_c = d = 0, CPO moves along the limit; C-TRPO has no slack and stays in recovery."""
     algorithm, actor, batch = setup(algo)
     metrics = algorithm.update(batch if cost else costless(batch), np.zeros(1), np.zeros(1))
-    assert np.isfinite(list(metrics.values())).all() and np.isfinite(float64(actor.parameters)).all()
+    assert (
+        np.isfinite(list(metrics.values())).all() and np.isfinite(float64(actor.parameters)).all()
+    )
     assert mode.items() <= metrics.items()
 
 
@@ -408,7 +450,11 @@ def test_failed_search_changes_the_critics_only(algo: str, monkeypatch: pytest.M
     algorithm, actor, batch = setup(algo)
     start, critics = actor.parameters.clone(), algorithm.learner.policy.critic_parameters.clone()
     metrics = algorithm.update(batch, np.array([0.0]), LIMIT)
-    assert (metrics["step_fraction"], metrics["backtracks"], metrics["kl"]) == (0.0, algorithm.config.backtracks, 0.0)
+    assert (metrics["step_fraction"], metrics["backtracks"], metrics["kl"]) == (
+        0.0,
+        algorithm.config.backtracks,
+        0.0,
+    )
     assert torch.equal(actor.parameters, start)
     assert not torch.equal(algorithm.learner.policy.critic_parameters, critics)
 
@@ -448,7 +494,9 @@ def test_trpo_pid_takes_several_limits() -> None:
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
-@pytest.mark.parametrize("task", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0", "my_module:Mine"])
+@pytest.mark.parametrize(
+    "task", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0", "my_module:Mine"]
+)
 def test_defaults_are_the_papers(algo: str, task: str) -> None:
     config = cspo.make_config(task, algo)
     own = config.algorithm
@@ -513,11 +561,16 @@ def trainer(name: str, **settings: Any) -> cspo.Trainer:
 
 
 def numbers(reports: list[Any]) -> list[Any]:
-    return [(report.epoch, report.cost, report.multiplier, report.kl, report.metrics) for report in reports]
+    return [
+        (report.epoch, report.cost, report.multiplier, report.kl, report.metrics)
+        for report in reports
+    ]
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_same_seed_gives_the_same_bits_whatever_the_threads_and_interruptions(name: str, tmp_path: Any) -> None:
+def test_same_seed_gives_the_same_bits_whatever_the_threads_and_interruptions(
+    name: str, tmp_path: Any
+) -> None:
     whole = trainer(name)
     expected = numbers(list(whole))
     assert any(row[-1]["step_fraction"] > 0.0 for row in expected)

@@ -21,7 +21,10 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_a_file_with_our_columns(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.csv", "epoch,steps,return,cost,cost_limit,extra\n0,10,1.5,30,25,7\n1,20,-2,20,25,8\n")
+    file = write(
+        tmp_path / "a.csv",
+        "epoch,steps,return,cost,cost_limit,extra\n0,10,1.5,30,25,7\n1,20,-2,20,25,8\n",
+    )
     series = read_series(file)
     assert (series.name, len(series), series.planned_epochs) == ("a", 2, 2)
     np.testing.assert_array_equal(series.steps, [10, 20])
@@ -33,7 +36,9 @@ def test_a_file_with_our_columns(tmp_path: Path) -> None:
 
 def test_several_constraints_and_the_greatest_violation(tmp_path: Path) -> None:
     header = "steps,return,cost_0,cost_1,cost_limit_0,cost_limit_1\n"
-    series = read_series(write(tmp_path / "a.csv", header + "1,0,10,3,25,5\n2,0,26,9,25,5\n3,0,28,,25,5\n"))
+    series = read_series(
+        write(tmp_path / "a.csv", header + "1,0,10,3,25,5\n2,0,26,9,25,5\n3,0,28,,25,5\n")
+    )
     assert series.cost.shape == (3, 2)
     np.testing.assert_array_equal(series.violation, [-2, 4, math.nan])
 
@@ -56,20 +61,28 @@ def test_a_limit_replaces_the_column(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["run", "run/progress.csv"])
-def test_a_run_folder_knows_its_planned_length_and_drops_a_row_cut_short(tmp_path: Path, path: str) -> None:
+def test_a_run_folder_knows_its_planned_length_and_drops_a_row_cut_short(
+    tmp_path: Path, path: str
+) -> None:
     write(tmp_path / "run/config.toml", 'task = "x"\ntotal_steps = 1050\nsteps_per_epoch = 100\n')
-    write(tmp_path / "run/progress.csv", "steps,return,cost,cost_limit\n100,1,2,25\n200,1,2,2")  # "25" cut to "2"
+    write(
+        tmp_path / "run/progress.csv", "steps,return,cost,cost_limit\n100,1,2,25\n200,1,2,2"
+    )  # "25" cut to "2"
     series = read_series(tmp_path / path)
     assert (len(series), series.planned_epochs) == (1, 10)
 
 
 def test_a_foreign_file_may_end_without_a_line_end(tmp_path: Path) -> None:
-    assert len(read_series(write(tmp_path / "progress.csv", "return,cost,limit\n1,2,25\n1,2,25"))) == 2
+    assert (
+        len(read_series(write(tmp_path / "progress.csv", "return,cost,limit\n1,2,25\n1,2,25"))) == 2
+    )
 
 
 def test_text_columns_empty_cells_byte_order_mark_and_line_ends(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
-    file.write_bytes('\ufeffreturn,cost,cost_limit,note\r\n1,,25,"a, b"\r\n\r\nnan,3,25,c\r\n'.encode())
+    file.write_bytes(
+        '\ufeffreturn,cost,cost_limit,note\r\n1,,25,"a, b"\r\n\r\nnan,3,25,c\r\n'.encode()
+    )
     series = read_series(file)
     assert "note" not in series.columns
     np.testing.assert_array_equal(series.cost[:, 0], [math.nan, 3])
@@ -81,15 +94,27 @@ def test_text_columns_empty_cells_byte_order_mark_and_line_ends(tmp_path: Path) 
     [
         ("", "it is empty"),
         ("return,cost,cost_limit\n", "nothing below its header"),
-        ("return,cost,cost_limit\n1,2,25\n1,abc,25\n", "column 'cost', line 3: 'abc' is not a number"),
+        (
+            "return,cost,cost_limit\n1,2,25\n1,abc,25\n",
+            "column 'cost', line 3: 'abc' is not a number",
+        ),
         ("return,cost,cost_limit\n\n1,2,25\n\n1,x,25\n", "line 5: 'x' is not a number"),
         ("return,cost_0,cost_limit\n1,abc,25\n", "column 'cost_0', line 2: 'abc' is not a number"),
         ("return,cost,cost_limit\n1,2\n1,2,25\n", "line 2: 2 cells under 3 column name"),
         ("return,return,cost\n1,2,3\n", "two columns named 'return'"),
-        ("cost,cost_limit\n2,25\n", "no column 'return' or 'Metrics/EpRet'. Name it with --return-column"),
-        ("return,cost_limit\n2,25\n", "no column 'cost' or 'Metrics/EpCost'. Name it with --cost-column"),
+        (
+            "cost,cost_limit\n2,25\n",
+            "no column 'return' or 'Metrics/EpRet'. Name it with --return-column",
+        ),
+        (
+            "return,cost_limit\n2,25\n",
+            "no column 'cost' or 'Metrics/EpCost'. Name it with --cost-column",
+        ),
         ("return,cost\n1,2\n", "Give the limit with --limit"),
-        ("return,cost_0,cost_1,cost_2,cost_limit_0,cost_limit_1\n1,2,3,4,5,6\n", "3 cost columns, but 2 limits"),
+        (
+            "return,cost_0,cost_1,cost_2,cost_limit_0,cost_limit_1\n1,2,3,4,5,6\n",
+            "3 cost columns, but 2 limits",
+        ),
         ("name\nbob\n", "no column of numbers"),
     ],
 )

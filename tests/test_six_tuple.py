@@ -18,17 +18,24 @@ NAMES = [row.name for row in native_tasks()]
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cost_comes_third_and_nothing_else_changes(name):
     ours, theirs = gymnasium.make(f"cspo/{name}"), safety_gymnasium.make(name)
-    assert theirs.observation_space == ours.observation_space and theirs.action_space == ours.action_space
+    assert (
+        theirs.observation_space == ours.observation_space
+        and theirs.action_space == ours.action_space
+    )
     first, info = theirs.reset(seed=5)
     np.testing.assert_array_equal(first, ours.reset(seed=5)[0])
     assert info == {}
-    for action in np.random.default_rng(0).uniform(-1, 1, (5, *ours.action_space.shape)).astype(np.float32):
+    for action in (
+        np.random.default_rng(0).uniform(-1, 1, (5, *ours.action_space.shape)).astype(np.float32)
+    ):
         observation, reward, terminated, truncated, info = ours.step(action)
         answer = theirs.step(action)
         np.testing.assert_array_equal(answer[0], observation)
         assert answer[1:5] == (reward, info["cost"], terminated, truncated)
         assert answer[5]["cost_sum"] == info["cost"]
-        assert {key: value for key, value in info.items() if key != "goal_met"}.items() <= answer[5].items()
+        assert {key: value for key, value in info.items() if key != "goal_met"}.items() <= answer[
+            5
+        ].items()
     theirs.close()
 
 
@@ -78,7 +85,9 @@ def test_a_goal_is_mentioned_only_when_it_is_met():
 def test_it_can_be_trained_on_and_says_what_is_wrong():
     batch = make_batch(lambda: cspo.six_tuple("SafetyHopperVelocity-v1"), 2)
     batch.reset(seed=0)
-    np.testing.assert_array_equal(batch.reset(seed=3), make_batch("SafetyHopperVelocity-v1", 2).reset(seed=3))
+    np.testing.assert_array_equal(
+        batch.reset(seed=3), make_batch("SafetyHopperVelocity-v1", 2).reset(seed=3)
+    )
     assert batch.step(np.zeros((2, 3))).cost.shape == (2, 1)
     assert isinstance(cspo.six_tuple("cspo/SafetyHopperVelocity-v1", time_limit=3), SixTuple)
     with pytest.raises(CspoError, match="did you mean 'SafetyHopperVelocity-v1'"):

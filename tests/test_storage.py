@@ -52,11 +52,17 @@ def partly_trained(folder: Path, epochs: int) -> Trainer:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
 
 
 def test_addresses() -> None:
-    assert is_address("s3://bucket/study") and is_address("file:///a") and not is_address("studies/main")
+    assert (
+        is_address("s3://bucket/study")
+        and is_address("file:///a")
+        and not is_address("studies/main")
+    )
 
 
 def test_up_and_down(run: StoredRun, trained: Path, tmp_path: Path) -> None:
@@ -72,10 +78,14 @@ def test_up_and_down(run: StoredRun, trained: Path, tmp_path: Path) -> None:
     assert_same_run(copy, trained)
 
 
-def test_a_run_goes_on_from_storage_as_if_nothing_had_happened(run: StoredRun, trained: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_storage_as_if_nothing_had_happened(
+    run: StoredRun, trained: Path, tmp_path: Path
+) -> None:
     trainer = partly_trained(tmp_path / "first" / RUN, 3)
     run.push(tmp_path / "first" / RUN, "ours")
-    for _ in zip(range(1), trainer, strict=False):  # an epoch that is never copied: its node is lost
+    for _ in zip(
+        range(1), trainer, strict=False
+    ):  # an epoch that is never copied: its node is lost
         pass
     elsewhere = tmp_path / "second" / RUN
     run.pull(elsewhere)
@@ -92,7 +102,9 @@ def test_packing_while_the_run_goes_on(trained: Path, tmp_path: Path) -> None:
         while not done.is_set():
             try:
                 packed.append(pack(folder))
-            except FileNotFoundError:  # a checkpoint was replaced meanwhile; the next look finds the new one
+            except (
+                FileNotFoundError
+            ):  # a checkpoint was replaced meanwhile; the next look finds the new one
                 continue
 
     thread = threading.Thread(target=copy)
@@ -132,11 +144,15 @@ def test_a_copy_interrupted_half_way_changes_nothing(
         run.push(tmp_path / "a" / RUN, "ours")
     monkeypatch.undo()
     assert run.version() == before
-    assert run.pull(tmp_path / "b" / RUN) == before and Trainer.resume(tmp_path / "b" / RUN).epoch == 2
+    assert (
+        run.pull(tmp_path / "b" / RUN) == before and Trainer.resume(tmp_path / "b" / RUN).epoch == 2
+    )
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "missing", "pointer cut", "pointer missing"])
-def test_damaged_storage_falls_back(run: StoredRun, root: Path, damage: str, tmp_path: Path) -> None:
+def test_damaged_storage_falls_back(
+    run: StoredRun, root: Path, damage: str, tmp_path: Path
+) -> None:
     trainer = partly_trained(tmp_path / "a" / RUN, 2)
     older = run.push(tmp_path / "a" / RUN, "ours")
     for _ in zip(range(2), trainer, strict=False):
@@ -148,7 +164,9 @@ def test_damaged_storage_falls_back(run: StoredRun, root: Path, damage: str, tmp
         archive.write_bytes(content[: len(content) // 2])
     elif damage == "altered":
         middle = len(content) // 2
-        archive.write_bytes(content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :])
+        archive.write_bytes(
+            content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
+        )
     elif damage == "missing":
         archive.unlink()
     elif damage == "pointer cut":
@@ -160,7 +178,9 @@ def test_damaged_storage_falls_back(run: StoredRun, root: Path, damage: str, tmp
     assert Trainer.resume(tmp_path / "b" / RUN).epoch == (4 if expected == newer else 2)
 
 
-def test_who_lost_the_run_cannot_write(run: StoredRun, root: Path, trained: Path, tmp_path: Path) -> None:
+def test_who_lost_the_run_cannot_write(
+    run: StoredRun, root: Path, trained: Path, tmp_path: Path
+) -> None:
     partly_trained(tmp_path / "a" / RUN, 2)
     run.push(trained, "ours")
     before = files_of(root)
@@ -169,7 +189,9 @@ def test_who_lost_the_run_cannot_write(run: StoredRun, root: Path, trained: Path
         run.push(tmp_path / "a" / RUN, "ours")
     after = files_of(root)
     name = f"runs/{RUN}/owner.json"
-    assert before.keys() == after.keys() and {key for key in after if before[key] != after[key]} == {name}
+    assert before.keys() == after.keys() and {
+        key for key in after if before[key] != after[key]
+    } == {name}
 
 
 def test_checking_leaves_nothing_behind(root: Path) -> None:
@@ -188,11 +210,16 @@ def test_an_archive_cannot_leave_its_folder(tmp_path: Path) -> None:
         archive.writestr("../../outside", "x")
         archive.writestr("/absolute-outside", "x")
     unpack(file.read_bytes(), tmp_path / "deep" / "run")
-    assert {path.name for path in (tmp_path / "deep" / "run").rglob("*")} == {"outside", "absolute-outside"}
+    assert {path.name for path in (tmp_path / "deep" / "run").rglob("*")} == {
+        "outside",
+        "absolute-outside",
+    }
     assert not (tmp_path / "outside").exists() and not Path("/absolute-outside").exists()
 
 
-def test_the_mirror(run: StoredRun, root: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mirror(
+    run: StoredRun, root: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     address = f"file://{root}"
     run.push(trained, "ours")
@@ -201,18 +228,25 @@ def test_the_mirror(run: StoredRun, root: Path, trained: Path, tmp_path: Path, m
     assert_same_run(folder / "runs" / RUN, trained)
     (folder / "study.toml").write_text("name = 'x'")
     (folder / "failures").mkdir()
-    (folder / "failures" / "other.json").write_text(json.dumps({"attempts": 3, "error": "it broke"}))
+    (folder / "failures" / "other.json").write_text(
+        json.dumps({"attempts": 3, "error": "it broke"})
+    )
     first.send()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     second = Mirror(address)
     assert files_of(second.fetch() / "failures") == files_of(folder / "failures")
     (folder / "failures" / "other.json").unlink()
     first.send()
-    assert not files_of(second.fetch() / "failures") and (second.path / "study.toml").read_text() == "name = 'x'"
+    assert (
+        not files_of(second.fetch() / "failures")
+        and (second.path / "study.toml").read_text() == "name = 'x'"
+    )
     # Looking at the progress of a run never leaves a mixture behind.
     (second.path / "runs" / RUN / "progress.csv").unlink()
     second.refresh(RUN)
-    assert (second.path / "runs" / RUN / "progress.csv").read_bytes() == (trained / "progress.csv").read_bytes()
+    assert (second.path / "runs" / RUN / "progress.csv").read_bytes() == (
+        trained / "progress.csv"
+    ).read_bytes()
     for path in list_checkpoints(second.path / "runs" / RUN / "checkpoints"):
         path.unlink()
     second.fetch()
@@ -222,7 +256,10 @@ def test_the_mirror(run: StoredRun, root: Path, trained: Path, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("study status nosuch://bucket/study", "Cannot use nosuch://bucket/study: Protocol not known: nosuch"),
+        (
+            "study status nosuch://bucket/study",
+            "Cannot use nosuch://bucket/study: Protocol not known: nosuch",
+        ),
         ("study run cspo-nothing --out file:///tmp/x", "cspo-nothing"),
         ("study run alpha-small --out file:///nowhere/x", "that is for --engine ray"),
         ("study run alpha-small --out file:///proc/x --engine ray", "Cannot use file:///proc/x: "),
@@ -232,7 +269,11 @@ def test_the_mirror(run: StoredRun, root: Path, trained: Path, tmp_path: Path, m
     ],
 )
 def test_wrong_input(
-    words: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if words.endswith("ray"):
         pytest.importorskip("ray", reason="Ray is not installed: pip install 'cspo[ray]'")

@@ -54,7 +54,11 @@ def test_reports_and_metrics_of_an_archive_are_those_of_the_study(
     files = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     runs = sorted(path.name for path in (study / "runs").iterdir())
     each = ("config.toml", "summary.json", "progress.csv.gz")
-    assert files == {"study.toml", "failures/x.json", *(f"runs/{run}/{name}" for run in runs for name in each)}
+    assert files == {
+        "study.toml",
+        "failures/x.json",
+        *(f"runs/{run}/{name}" for run in runs for name in each),
+    }
 
     for run in runs:
         kept, original = read_series(out / "runs" / run), read_series(study / "runs" / run)
@@ -73,7 +77,9 @@ def test_reports_and_metrics_of_an_archive_are_those_of_the_study(
     assert facts["parameter_hash"] and facts["torch"]
 
 
-def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(study: Path, tmp_path: Path) -> None:
+def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(
+    study: Path, tmp_path: Path
+) -> None:
     from cspo.lab.study.archive import archive
 
     first = archive(study, tmp_path)
@@ -85,17 +91,35 @@ def test_archiving_again_adds_what_is_new_and_changes_no_byte_of_the_rest(study:
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_a_study_goes_on_from_an_archive(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_goes_on_from_an_archive(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept, out = tmp_path / "kept", tmp_path / "out"
     assert main(["study", "archive", str(study), "--out", str(kept)]) == 0
-    run = ["study", "run", str(kept / "study.toml"), "--out", str(out), "--archive", str(kept), "--jobs", "1"]
+    run = [
+        "study",
+        "run",
+        str(kept / "study.toml"),
+        "--out",
+        str(out),
+        "--archive",
+        str(kept),
+        "--jobs",
+        "1",
+    ]
     capsys.readouterr()
     assert main(run) == 0
     said = capsys.readouterr().out
-    assert "3 finished runs are taken" in said and said.count("started") == 1 and "4 of 4 runs are finished" in said
+    assert (
+        "3 finished runs are taken" in said
+        and said.count("started") == 1
+        and "4 of 4 runs are finished" in said
+    )
     for original in (study / "runs").iterdir():
         for name in ("progress.csv", "config.toml", "summary.json"):
-            assert (out / "runs" / original.name / name).read_bytes() == (original / name).read_bytes()
+            assert (out / "runs" / original.name / name).read_bytes() == (
+                original / name
+            ).read_bytes()
     assert main(run) == 0
     assert "0 finished runs are taken" in capsys.readouterr().out
 
@@ -109,7 +133,20 @@ def test_an_archive_of_other_runs_or_a_damaged_one_is_not_taken_over(
     other.write_text(tomli_w.dumps(STUDY | {"settings": SETTINGS | {"gamma": 0.5}}))
 
     def start(file: Path, archive: Path) -> str:
-        assert main(["study", "run", str(file), "--out", str(tmp_path / "out"), "--archive", str(archive)]) == 2
+        assert (
+            main(
+                [
+                    "study",
+                    "run",
+                    str(file),
+                    "--out",
+                    str(tmp_path / "out"),
+                    "--archive",
+                    str(archive),
+                ]
+            )
+            == 2
+        )
         return capsys.readouterr().err
 
     assert "gamma is 0.5 in the study" in start(other, kept)
@@ -132,7 +169,9 @@ def test_status_reads_an_archive_like_the_study(
 
     assert runs(kept) == runs(study), "states, epochs, returns and costs"
     damaged, missing, intact = sorted(kept.glob("runs/*"))
-    damaged.joinpath("progress.csv.gz").write_bytes(damaged.joinpath("progress.csv.gz").read_bytes()[:-20])
+    damaged.joinpath("progress.csv.gz").write_bytes(
+        damaged.joinpath("progress.csv.gz").read_bytes()[:-20]
+    )
     shutil.rmtree(missing)
     assert [one["id"] for one in runs(kept) if one["state"] == "finished"] == [intact.name]
 
@@ -140,14 +179,25 @@ def test_status_reads_an_archive_like_the_study(
 def test_a_part_of_a_study_is_trained_in_the_order_given(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = ["study", "run", str(study / "study.toml"), "--out", str(tmp_path), "--jobs", "1", "--only"]
+    run = [
+        "study",
+        "run",
+        str(study / "study.toml"),
+        "--out",
+        str(tmp_path),
+        "--jobs",
+        "1",
+        "--only",
+    ]
     assert main([*run, "*-ppo-lag-seed1", "*-ppo-lag-*"]) == 0
     said = capsys.readouterr().out
     assert "2 of 4 runs, 1 at a time" in said and "2 of 2 runs are finished" in said
     assert said.index("ppo-lag-seed1") < said.index("ppo-lag-seed0")
     assert len(list((tmp_path / "runs").iterdir())) == 2
     assert main(["study", "status", str(tmp_path), "--json"]) == 0
-    assert [one["state"] for one in json.loads(capsys.readouterr().out)["runs"]].count("waiting") == 2
+    assert [one["state"] for one in json.loads(capsys.readouterr().out)["runs"]].count(
+        "waiting"
+    ) == 2
     assert main([*run, "*-appo-*"]) == 2
     assert "is called '*-appo-*'" in capsys.readouterr().err
 
@@ -169,7 +219,11 @@ def test_what_cannot_be_archived_is_said_in_a_line(study: Path, tmp_path: Path) 
 def test_a_damaged_archive_is_refused_by_name(study: Path, tmp_path: Path, damage: str) -> None:
     run = next((study / "runs").iterdir())
     data = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
-    broken = {"cut": data[:-20], "altered": data[:40] + b"\0\0\0" + data[43:], "not gzip": b"epoch,steps\n"}[damage]
+    broken = {
+        "cut": data[:-20],
+        "altered": data[:40] + b"\0\0\0" + data[43:],
+        "not gzip": b"epoch,steps\n",
+    }[damage]
     (tmp_path / "progress.csv.gz").write_bytes(broken)
     (tmp_path / "config.toml").write_text((run / "config.toml").read_text())
     with pytest.raises(CspoError, match=r"Cannot read .*progress\.csv\.gz"):

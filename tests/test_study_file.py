@@ -31,7 +31,9 @@ def write(folder: Path, data: dict[str, Any] | None = None, **changes: Any) -> P
     """Write the good study with changes; None takes a key away."""
     merged = (GOOD if data is None else data) | changes
     file = folder / "study.toml"
-    file.write_text(tomli_w.dumps({key: value for key, value in merged.items() if value is not None}))
+    file.write_text(
+        tomli_w.dumps({key: value for key, value in merged.items() if value is not None})
+    )
     return file
 
 
@@ -46,11 +48,23 @@ def problems_of(folder: Path, **changes: Any) -> list[str]:
 def test_the_grid_is_every_task_with_every_algorithm_and_seed(tmp_path: Path) -> None:
     study = read_study(write(tmp_path))
     assert [spec.id for spec in study.runs] == [
-        f"{task}-{algo}-seed{seed}" for seed in (3, 1) for task in GOOD["tasks"] for algo in GOOD["algorithms"]
+        f"{task}-{algo}-seed{seed}"
+        for seed in (3, 1)
+        for task in GOOD["tasks"]
+        for algo in GOOD["algorithms"]
     ], "seed by seed"
-    assert study.retries == 2 and study.name == "good" and study.text == (tmp_path / "study.toml").read_text()
+    assert (
+        study.retries == 2
+        and study.name == "good"
+        and study.text == (tmp_path / "study.toml").read_text()
+    )
     spec = study.runs[0]
-    assert (spec.task, spec.algo, spec.variant, spec.seed) == ("SafetyHopperVelocity-v1", "cspo", "", 3)
+    assert (spec.task, spec.algo, spec.variant, spec.seed) == (
+        "SafetyHopperVelocity-v1",
+        "cspo",
+        "",
+        3,
+    )
     alone = make_config("SafetyHopperVelocity-v1", "cspo", total_steps=100_000, seed=3, threads=1)
     assert spec.config == alone, "what `cspo train` would train with, on one thread"
 
@@ -70,22 +84,40 @@ def test_layers_of_settings_lie_over_each_other(tmp_path: Path) -> None:
             algorithm={"cspo": {"passes": 2, "actor_lr": 2e-3, "critic_lr": 2e-4, "alpha": 0.2}},
             task={goal: {"actor_lr": 3e-3, "critic_lr": 3e-4}},
             variants=[
-                {"name": "v", "algorithms": ["cspo"], "settings": {"critic_lr": 4e-4, "algorithm": {"clip": 0.1}}}
+                {
+                    "name": "v",
+                    "algorithms": ["cspo"],
+                    "settings": {"critic_lr": 4e-4, "algorithm": {"clip": 0.1}},
+                }
             ],
             seeds=1,
         )
     )
     found = {(s.task, s.algo): s.config for s in study.runs}
     full = found[goal, "cspo"]
-    assert (full.gamma, full.passes, full.actor_lr, full.critic_lr, full.threads) == (0.9, 2, 3e-3, 4e-4, 2)
+    assert (full.gamma, full.passes, full.actor_lr, full.critic_lr, full.threads) == (
+        0.9,
+        2,
+        3e-3,
+        4e-4,
+        2,
+    )
     assert (full.algorithm.alpha, full.algorithm.clip) == ((0.2,), 0.1)
     assert found[hopper, "cspo"].actor_lr == 2e-3 and found[hopper, "cspo"].critic_lr == 4e-4
     plain = found[hopper, "ppo-lag"]
-    assert (plain.passes, plain.actor_lr, plain.critic_lr, plain.algorithm.clip) == (1, 1e-3, 1e-4, 0.2)
+    assert (plain.passes, plain.actor_lr, plain.critic_lr, plain.algorithm.clip) == (
+        1,
+        1e-3,
+        1e-4,
+        0.2,
+    )
 
 
 def test_variants_name_runs_and_an_algorithm_without_one_is_run_once(tmp_path: Path) -> None:
-    variants = [{"name": f"alpha-{a}", "algorithms": ["cspo"], "settings": {"alpha": [a]}} for a in (0.1, 1.0)]
+    variants = [
+        {"name": f"alpha-{a}", "algorithms": ["cspo"], "settings": {"alpha": [a]}}
+        for a in (0.1, 1.0)
+    ]
     study = read_study(write(tmp_path, variants=variants, tasks=["SafetyPointGoal1-v0"], seeds=[0]))
     assert [(spec.id, spec.variant) for spec in study.runs] == [
         ("SafetyPointGoal1-v0-cspo-alpha-0.1-seed0", "alpha-0.1"),
@@ -187,7 +219,10 @@ def test_twenty_problems_are_twenty_lines_before_anything_starts(
         settings={"gama": 0.9, "cost_limit": -3, "seed": 4, "num_envs": 30},
         algorithm={"cpo": {}},
         task={"Foo": {}},
-        variants=[{"name": "a", "algorithms": ["cspoo"]}, {"name": "b", "setings": 3, "settings": {"clip": -1}}],
+        variants=[
+            {"name": "a", "algorithms": ["cspoo"]},
+            {"name": "b", "setings": 3, "settings": {"clip": -1}},
+        ],
     )
     assert main(["study", "run", str(file), "--out", str(tmp_path / "out")]) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -233,7 +268,15 @@ def test_a_plugin_is_found_beside_the_study_and_from_the_study_folder(
 
 def test_shipped_studies_are_complete_and_come_in_two_sizes() -> None:
     names = shipped_studies()
-    full = {"paper-main", "alpha", "cost-limit", "lambda-init", "lambda-lr", "adaptive-alpha", "sensitivity-split"}
+    full = {
+        "paper-main",
+        "alpha",
+        "cost-limit",
+        "lambda-init",
+        "lambda-lr",
+        "adaptive-alpha",
+        "sensitivity-split",
+    }
     assert set(names) == full | {f"{name}-small" for name in full}
     studies = {name: read_study(name) for name in names}
     assert all(study.name == name and study.description for name, study in studies.items())
@@ -242,11 +285,17 @@ def test_shipped_studies_are_complete_and_come_in_two_sizes() -> None:
     assert {spec.task for spec in main_table.runs} == set(STEPS_PER_SECOND)
     for name in full:
         assert 3600 * core_hours(studies[f"{name}-small"]) / 2 < 240, "minutes on two cores"
-        assert {spec.variant for spec in studies[name].runs} == {spec.variant for spec in studies[f"{name}-small"].runs}
+        assert {spec.variant for spec in studies[name].runs} == {
+            spec.variant for spec in studies[f"{name}-small"].runs
+        }
         for spec in studies[f"{name}-small"].runs:
             assert spec.config.epochs >= 25
-            assert spec.config.steps_per_epoch // spec.config.num_envs == 1000, "episodes fit into an epoch"
-    changed = make_config("SafetyPointGoal1-v0", "cspo", total_steps=10_000_000, threads=1, alpha=(0.5,))
+            assert spec.config.steps_per_epoch // spec.config.num_envs == 1000, (
+                "episodes fit into an epoch"
+            )
+    changed = make_config(
+        "SafetyPointGoal1-v0", "cspo", total_steps=10_000_000, threads=1, alpha=(0.5,)
+    )
     assert changed in [spec.config for spec in studies["alpha"].runs]
 
 
@@ -269,5 +318,7 @@ def test_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_reading_a_study_does_not_load_torch() -> None:
     code = "import sys; from cspo.lab.study import read_study; read_study('paper-main'); print('torch' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "False"

@@ -114,7 +114,9 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
 
 def rows_in(out: Path) -> int:
     """Return the epochs done in all runs together."""
-    return sum(max(0, file.read_bytes().count(b"\n") - 1) for file in out.glob("runs/*/progress.csv"))
+    return sum(
+        max(0, file.read_bytes().count(b"\n") - 1) for file in out.glob("runs/*/progress.csv")
+    )
 
 
 def processes_of(session: int) -> dict[int, int]:
@@ -144,22 +146,35 @@ def test_killed_twice_it_ends_as_the_undisturbed_study_does(
     assert len(study.runs) == 18
     reference = tmp_path / "reference"
     assert not run_here(file, reference)[0].failed
-    out, moments = tmp_path / "out", [random.SystemRandom().randrange(2, 16), random.SystemRandom().randrange(24, 48)]
+    out, moments = (
+        tmp_path / "out",
+        [random.SystemRandom().randrange(2, 16), random.SystemRandom().randrange(24, 48)],
+    )
 
     def begin() -> subprocess.Popen[str]:
         return start("study", "run", file, "--out", out, start_new_session=True)
 
     process = begin()
-    wait_until(lambda: rows_in(out) >= moments[0] or process.poll() is not None, f"{moments[0]} epochs are done")
+    wait_until(
+        lambda: rows_in(out) >= moments[0] or process.poll() is not None,
+        f"{moments[0]} epochs are done",
+    )
     assert main(["study", "status", str(out), "--json"]) == 0, "while it runs"
     seen = json.loads(capsys.readouterr().out)
-    assert seen["is_running"] and "running" in [run["state"] for run in seen["runs"]] and len(seen["runs"]) == 18
+    assert (
+        seen["is_running"]
+        and "running" in [run["state"] for run in seen["runs"]]
+        and len(seen["runs"]) == 18
+    )
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL, "it was still running"
     wait_until(lambda: not processes_of(process.pid), "all processes of the study are gone")
 
     process = begin()
-    wait_until(lambda: rows_in(out) >= moments[1] or process.poll() is not None, f"{moments[1]} epochs are done")
+    wait_until(
+        lambda: rows_in(out) >= moments[1] or process.poll() is not None,
+        f"{moments[1]} epochs are done",
+    )
     victim = wait_until(lambda: workers_of(process.pid), "a run is going on")[0]
     os.kill(victim, signal.SIGKILL)  # a run alone
     wait_until(lambda: victim not in processes_of(process.pid), "it is gone")
@@ -183,7 +198,10 @@ def test_ctrl_c_stops_after_the_epoch_and_a_second_one_at_once(tmp_path: Path) -
     for second in (False, True):
         before = rows_in(out) if out.exists() else 0
         process = start("study", "run", file, "--out", out, "--jobs", 2, start_new_session=True)
-        wait_until(lambda b=before, p=process: rows_in(out) > b + 2 or p.poll() is not None, "two epochs are done")
+        wait_until(
+            lambda b=before, p=process: rows_in(out) > b + 2 or p.poll() is not None,
+            "two epochs are done",
+        )
         process.send_signal(signal.SIGINT)
         if second:
             process.send_signal(signal.SIGTERM)  # two at once of the same kind may arrive as one
@@ -194,7 +212,10 @@ def test_ctrl_c_stops_after_the_epoch_and_a_second_one_at_once(tmp_path: Path) -
         if not second:
             assert printed.count("stopped   ") == 2 and "the same command continues" in printed
             for run in out.glob("runs/*"):
-                assert list_checkpoints(run / "checkpoints")[-1].stem == f"epoch-{rows_in_run(run):06d}"
+                assert (
+                    list_checkpoints(run / "checkpoints")[-1].stem
+                    == f"epoch-{rows_in_run(run):06d}"
+                )
     assert json.loads((out / "running.json").read_text()) == []
 
 
@@ -224,19 +245,34 @@ def test_a_failing_algorithm_is_tried_again_and_reported_and_the_others_finish(
         "        return super().update(batch, J_c, d)",
     ]
     (tmp_path / "failing.py").write_text("\n".join(plugin) + "\n")
-    file, out = write(tmp_path, algorithms=["failing", "ppo"], seeds=1, plugin="failing.py", retries=1), tmp_path / "o"
+    file, out = (
+        write(tmp_path, algorithms=["failing", "ppo"], seeds=1, plugin="failing.py", retries=1),
+        tmp_path / "o",
+    )
     assert main(["study", "run", str(file), "--out", str(out)]) == 1
     printed = capsys.readouterr().out
     name, error = "run_helpers-make_tiny-failing-seed0", "ValueError: no luck (failing.py, line 8)"
-    assert [f"failed    {name} (attempt {i} of 2): {error}" in printed for i in (1, 2, 3)] == [True, True, False]
-    assert "1 of 2 runs are finished" in printed and f"failed after 2 attempts: {name}: {error}" in printed
-    assert json.loads((out / "failures" / f"{name}.json").read_text()) == {"attempts": 2, "error": error}
+    assert [f"failed    {name} (attempt {i} of 2): {error}" in printed for i in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
+    assert (
+        "1 of 2 runs are finished" in printed
+        and f"failed after 2 attempts: {name}: {error}" in printed
+    )
+    assert json.loads((out / "failures" / f"{name}.json").read_text()) == {
+        "attempts": 2,
+        "error": error,
+    }
     assert "Traceback" in (out / "logs" / f"{name}.log").read_text()
     assert main(["study", "status", str(out)]) == 0
     printed = capsys.readouterr().out
     assert f"failed  {name}: {error}" in printed and "1 finished, 1 failed" in printed
     (tmp_path / "mended").touch()
-    assert main(["study", "run", str(file), "--out", str(out)]) == 0, "the next start tries it again"
+    assert main(["study", "run", str(file), "--out", str(out)]) == 0, (
+        "the next start tries it again"
+    )
     assert not list((out / "failures").iterdir())
 
 
@@ -268,14 +304,25 @@ def unfinish(run: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
-    "last row cut": (lambda run: cut(run / "progress.csv", 0.98), ["progress.csv ended in the middle of a row"]),
+    "last row cut": (
+        lambda run: cut(run / "progress.csv", 0.98),
+        ["progress.csv ended in the middle of a row"],
+    ),
     "last row gone": (lambda run: cut_lines(run / "progress.csv", EPOCHS), []),
     "most rows gone": (
         lambda run: cut_lines(run / "progress.csv", 2),
-        ["progress.csv holds 1 of the 4 epochs done, and no checkpoint is as old: the run starts anew."],
+        [
+            "progress.csv holds 1 of the 4 epochs done, and no checkpoint is as old: the run starts anew."
+        ],
     ),
-    "progress gone": (lambda run: (run / "progress.csv").unlink(), ["progress.csv holds 0 of the 4 epochs done"]),
-    "last checkpoint cut": (lambda run: cut(checkpoints(run)[-1]), ["Checkpoint epoch-000004.safetensors cannot be"]),
+    "progress gone": (
+        lambda run: (run / "progress.csv").unlink(),
+        ["progress.csv holds 0 of the 4 epochs done"],
+    ),
+    "last checkpoint cut": (
+        lambda run: cut(checkpoints(run)[-1]),
+        ["Checkpoint epoch-000004.safetensors cannot be"],
+    ),
     "last checkpoint gone": (
         lambda run: (unfinish(run), checkpoints(run)[-1].unlink()),
         [],
@@ -293,7 +340,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         ["config.toml was cut short: it is written again from the study."],
     ),
     "config cut between two lines": (
-        lambda run: (unfinish(run), cut_lines(run / "config.toml", 12), checkpoints(run)[-1].unlink()),
+        lambda run: (
+            unfinish(run),
+            cut_lines(run / "config.toml", 12),
+            checkpoints(run)[-1].unlink(),
+        ),
         ["config.toml was cut short: it is written again from the study."],
     ),
     "config cut within its last number": (
@@ -304,13 +355,24 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         lambda run: (unfinish(run), (run / "config.toml").unlink()),
         ["config.toml was missing: it is written again from the study."],
     ),
-    "summary cut": (lambda run: cut(run / "summary.json"), ["summary.json could not be read: it is written again."]),
+    "summary cut": (
+        lambda run: cut(run / "summary.json"),
+        ["summary.json could not be read: it is written again."],
+    ),
     "killed before it was complete": (
-        lambda run: (shutil.rmtree(run), run.mkdir(), (run / ".config.toml.partial").write_text('task = "Sa')),
+        lambda run: (
+            shutil.rmtree(run),
+            run.mkdir(),
+            (run / ".config.toml.partial").write_text('task = "Sa'),
+        ),
         [],
     ),
     "killed before its first epoch": (
-        lambda run: (unfinish(run), shutil.rmtree(run / "checkpoints"), (run / "progress.csv").unlink()),
+        lambda run: (
+            unfinish(run),
+            shutil.rmtree(run / "checkpoints"),
+            (run / "progress.csv").unlink(),
+        ),
         [],
     ),
 }
@@ -330,14 +392,20 @@ def test_a_damaged_run_is_repaired_and_becomes_what_it_was(
     assert len(result.finished) == 2 and not result.failed
     told = events.about("repaired")
     assert len(told) == len(expected)
-    assert all(line.startswith(f"{hurt.name}: {text}") for line, text in zip(told, expected, strict=True))
+    assert all(
+        line.startswith(f"{hurt.name}: {text}") for line, text in zip(told, expected, strict=True)
+    )
     assert events.about("started")[0].startswith(hurt.name) and len(events.about("started")) == 1
     assert_same_run(hurt, finished / "out" / "runs" / hurt.name)
-    assert {path: path.stat().st_mtime_ns for path in other.rglob("*") if path.is_file()} == untouched
+    assert {
+        path: path.stat().st_mtime_ns for path in other.rglob("*") if path.is_file()
+    } == untouched
     assert (out / "damaged").exists() == any("starts anew" in line for line in told)
 
 
-def test_a_finished_run_without_its_checkpoints_stays_finished(tmp_path: Path, finished: Path) -> None:
+def test_a_finished_run_without_its_checkpoints_stays_finished(
+    tmp_path: Path, finished: Path
+) -> None:
     """Its results are complete, and removing checkpoints is how a full study is made small."""
     out = tmp_path / "out"
     shutil.copytree(finished / "out", out)
@@ -355,7 +423,9 @@ def test_a_study_file_that_was_cut_is_written_again(tmp_path: Path, finished: Pa
     cut(out / "study.toml")
     result, events = run_here(finished / "study.toml", out)
     assert len(result.finished) == 2 and not events.about("started")
-    assert events.about("repaired") == [f"{out / 'study.toml'} could not be read: it is written again."]
+    assert events.about("repaired") == [
+        f"{out / 'study.toml'} could not be read: it is written again."
+    ]
     assert (out / "study.toml").read_bytes() == (finished / "study.toml").read_bytes()
 
 
@@ -363,9 +433,13 @@ def test_a_study_may_grow_but_not_change(tmp_path: Path, finished: Path, no_pict
     out = tmp_path / "out"
     shutil.copytree(finished / "out", out)
     result, events = run_here(write(tmp_path, seeds=3), out)
-    assert len(result.finished) == 3 and events.about("started") == ["run_helpers-make_tiny-cspo-seed2"]
+    assert len(result.finished) == 3 and events.about("started") == [
+        "run_helpers-make_tiny-cspo-seed2"
+    ]
     settings = STUDY["settings"] | {"threads": 2}
-    assert len(run_here(write(tmp_path, seeds=3, settings=settings), out)[0].finished) == 3, "threads change nothing"
+    assert len(run_here(write(tmp_path, seeds=3, settings=settings), out)[0].finished) == 3, (
+        "threads change nothing"
+    )
     refused = {
         "holds the study 'small', not 'other'": {"name": "other"},
         "has the run run_helpers-make_tiny-cspo-seed2, which this study has not": {"seeds": 2},
@@ -399,7 +473,10 @@ def test_a_second_process_is_refused_and_sees_the_first(
         assert "Another process is running the study" in capsys.readouterr().err
         assert main(["study", "status", str(out), "--json"]) == 0
         seen = json.loads(capsys.readouterr().out)
-        assert seen["is_running"] and [run["state"] for run in seen["runs"]] == ["running", "stopped"]
+        assert seen["is_running"] and [run["state"] for run in seen["runs"]] == [
+            "running",
+            "stopped",
+        ]
         assert seen["runs"][0]["epochs_done"] == EPOCHS and seen["runs"][0]["cost"][0] > 0
     assert main(["study", "status", str(out), "--json"]) == 0
     seen = json.loads(capsys.readouterr().out)
@@ -414,7 +491,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(command, capture_output=True, check=False).returncode
+    ):
         pytest.skip("a small disk cannot be mounted here")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=False)
@@ -434,7 +514,10 @@ def test_a_full_disk_fails_a_run_in_words_and_harms_no_other(
     file = write(tmp_path, seeds=3)
     assert main(["study", "run", str(file), "--out", str(out), "--jobs", "1"]) == 1
     printed = capsys.readouterr().out
-    assert "failed after 3 attempts: run_helpers-make_tiny-cspo-seed2: " in printed and "No space left" in printed
+    assert (
+        "failed after 3 attempts: run_helpers-make_tiny-cspo-seed2: " in printed
+        and "No space left" in printed
+    )
     assert {path: path.read_bytes() for path in before} == before
     filler.unlink()
     assert main(["study", "run", str(file), "--out", str(out)]) == 0
@@ -447,18 +530,27 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("width", "name"), [(120, "run_helpers-make_tiny-cspo-seed1"), (80, "run_helpe…ke_tiny-cspo-seed1")]
+    ("width", "name"),
+    [(120, "run_helpers-make_tiny-cspo-seed1"), (80, "run_helpe…ke_tiny-cspo-seed1")],
 )
-def test_the_live_table_shows_every_run(finished: Path, monkeypatch: pytest.MonkeyPatch, width: int, name: str) -> None:
+def test_the_live_table_shows_every_run(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, width: int, name: str
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
-    study, folder, screen = read_study(finished / "study.toml"), StudyFolder(finished / "out"), Terminal()
+    study, folder, screen = (
+        read_study(finished / "study.toml"),
+        StudyFolder(finished / "out"),
+        Terminal(),
+    )
     statuses: Mapping[str, Any] = {status.id: status for status in folder.status(study)}
     view = make_view(screen)
     view.start(study, Path("out"), 2, statuses)
     view.event("failed", "x (attempt 1 of 3): no luck")
     view.stop(statuses)
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())  # without colours and cursor movements
+    shown = re.sub(
+        r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()
+    )  # without colours and cursor movements
     assert name in shown and "100 %" in shown and "no luck" in shown
     assert "2 runs: 2 finished" in shown
     assert max(map(len, shown.splitlines())) <= width
@@ -498,7 +590,12 @@ def test_slots_are_processes_of_their_own(tmp_path: Path) -> None:
     program.write_text("\n".join(lines) + "\n")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("1 of 1 runs are finished") == 1

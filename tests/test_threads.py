@@ -32,14 +32,18 @@ assert [pool["num_threads"] for pool in after] == [pool["num_threads"] for pool 
 """
 
 
-def test_every_blas_library_is_limited_to_one_thread_during_an_epoch_and_released_afterwards() -> None:
+def test_every_blas_library_is_limited_to_one_thread_during_an_epoch_and_released_afterwards() -> (
+    None
+):
     # A fresh process, because the limit must also reach libraries that are loaded late.
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
 
 TINY = np.float32(1e-40)  # below the smallest normal number of single precision
-needs_flushing = pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush")
+needs_flushing = pytest.mark.skipif(
+    not torch.set_flush_denormal(False), reason="this processor cannot flush"
+)
 
 
 def is_flushed() -> bool:

@@ -56,7 +56,9 @@ def test_optimum_is_what_a_general_solver_finds(steepness: float) -> None:
     np.testing.assert_allclose(theta, found.x, atol=1e-6)
     # The conditions of Karush, Kuhn and Tucker: feasible, lam >= 0, stationary.
     assert abs(problem.g(theta)) < 1e-9 and lam > 0.0
-    np.testing.assert_allclose(problem.gradient_f(theta) + lam * problem.gradient_g(theta), 0.0, atol=1e-7)
+    np.testing.assert_allclose(
+        problem.gradient_f(theta) + lam * problem.gradient_g(theta), 0.0, atol=1e-7
+    )
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -75,19 +77,28 @@ def test_a_step_removes_the_fraction_alpha_of_a_linear_violation(alpha: float) -
     assert float(problem.g(after)) == pytest.approx((1.0 - alpha) * 9.0, abs=1e-6)
     assert lam == pytest.approx(0.9)
     # The shortest way back: along the gradient, alpha g / |grad g| long.
-    np.testing.assert_allclose(after - theta, -alpha * 9.0 / (25.0 + EPSILON) * np.array([3.0, -4.0]))
+    np.testing.assert_allclose(
+        after - theta, -alpha * 9.0 / (25.0 + EPSILON) * np.array([3.0, -4.0])
+    )
     # With a smaller step size it is that part of it.
-    assert float(problem.g(cspo_step(problem, theta, 0.0, 0.2, 0.1, alpha)[0])) == pytest.approx((1 - 0.2 * alpha) * 9)
+    assert float(problem.g(cspo_step(problem, theta, 0.0, 0.2, 0.1, alpha)[0])) == pytest.approx(
+        (1 - 0.2 * alpha) * 9
+    )
 
 
 def test_within_the_limit_cspo_is_primal_dual() -> None:
     problem, theta = Problem(), np.array([0.5, 0.5])
-    ours, theirs = cspo_step(problem, theta, 0.3, *SIZES, 0.85), primal_dual_step(problem, theta, 0.3, *SIZES)
+    ours, theirs = (
+        cspo_step(problem, theta, 0.3, *SIZES, 0.85),
+        primal_dual_step(problem, theta, 0.3, *SIZES),
+    )
     assert problem.g(theta) < 0.0
     np.testing.assert_array_equal(ours[0], theirs[0])
     assert ours[1] == theirs[1] == max(0.0, 0.3 + 0.05 * float(problem.g(theta)))
     unaided = follow("CSPO", problem, START, 100, *SIZES, 0.0)  # and with alpha = 0 everywhere
-    np.testing.assert_array_equal(unaided.theta, follow("primal-dual", problem, START, 100, *SIZES, 0.0).theta)
+    np.testing.assert_array_equal(
+        unaided.theta, follow("primal-dual", problem, START, 100, *SIZES, 0.0).theta
+    )
 
 
 def test_what_is_counted() -> None:
@@ -97,7 +108,10 @@ def test_what_is_counted() -> None:
     lines = format_table([path], Problem()).splitlines()[1:]
     table = {label.rstrip(): value for label, value in (line.rsplit(" ", 1) for line in lines)}
     assert table["iterations above the limit"] == "5" and table["violations"] == "3"
-    assert table["largest violation after that"] == "0.750" and table["deepest overshoot (least g)"] == "-1.000"
+    assert (
+        table["largest violation after that"] == "0.750"
+        and table["deepest overshoot (least g)"] == "-1.000"
+    )
     never = Trajectory("CSPO", np.zeros((2, 2)), np.zeros(2), np.ones(2))
     assert never.first_safe is None and "never" in format_table([never], Problem())
 
@@ -111,16 +125,26 @@ def test_the_settings_in_the_documentation() -> None:
             cells = []
             for step_lambda in (0.01, 0.02, 0.05, 0.1):
                 sizes = (step_theta, step_lambda, 0.85)
-                ours = [follow(name, Problem(2.0, curvature), START, 200, *sizes) for name in METHODS]
+                ours = [
+                    follow(name, Problem(2.0, curvature), START, 200, *sizes) for name in METHODS
+                ]
                 above.append([sum(path.violations) for path in ours])
                 # A method that never recovers has no violation after that.
-                after.append([None if path.first_safe is None else path.g[path.first_safe :].max() for path in ours])
+                after.append(
+                    [
+                        None if path.first_safe is None else path.g[path.first_safe :].max()
+                        for path in ours
+                    ]
+                )
                 cells.append(f"{above[-1][0]} / {above[-1][1]}")
             assert f"| {curvature:g} | {step_theta:g} | {' | '.join(cells)} |" in page
     fewer, more = sum(y < x for x, y in above), sum(y > x for x, y in above)
     smaller = sum(x is not None and y is not None and max(y, 0.0) < max(x, 0.0) for x, y in after)
     said = " ".join(page.split())
-    assert f"above the limit in {fewer} of the 36, as many in {36 - fewer - more} and more in {more};" in said
+    assert (
+        f"above the limit in {fewer} of the 36, as many in {36 - fewer - more} and more in {more};"
+        in said
+    )
     assert f"is smaller in {smaller}." in said
 
 
@@ -135,10 +159,28 @@ def test_the_files_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert animation.n_frames >= 20 and animation.width >= 600
     # Again, in another process: the same bytes.
     code = "import sys; from cspo.commands.toy import main; sys.exit(main(sys.argv[1:]))"
-    subprocess.run([sys.executable, "-c", code, *words, "--out", str(tmp_path / "b")], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code, *words, "--out", str(tmp_path / "b")],
+        check=True,
+        capture_output=True,
+    )
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
-    assert toy([*words, "--no-gif", "--steepness", "3", "--start", "1,1.2", "--out", str(tmp_path / "c")]) == 0
+    assert (
+        toy(
+            [
+                *words,
+                "--no-gif",
+                "--steepness",
+                "3",
+                "--start",
+                "1,1.2",
+                "--out",
+                str(tmp_path / "c"),
+            ]
+        )
+        == 0
+    )
     assert {path.name for path in (tmp_path / "c").iterdir()} == {"toy.png", "toy.svg"}
 
 
@@ -161,7 +203,9 @@ def test_the_files_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("--steps 5 --out file", "Cannot write to file"),
     ],
 )
-def test_wrong_arguments(words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CspoError) as fault:

@@ -43,9 +43,13 @@ def region(
 def mean_kl_of(flat: torch.Tensor, batch: Any, sizes: Any) -> torch.Tensor:
     """K in float64, averaged over samples and action dimensions, as torch.distributions defines it."""
     layers, log_std = unpack(flat, sizes)
-    new = torch.distributions.Normal(reference_mlp(layers, batch.observation.double()), log_std.exp())
+    new = torch.distributions.Normal(
+        reference_mlp(layers, batch.observation.double()), log_std.exp()
+    )
     old_layers, old_log_std = unpack(flat.detach(), sizes)
-    old = torch.distributions.Normal(reference_mlp(old_layers, batch.observation.double()), old_log_std.exp())
+    old = torch.distributions.Normal(
+        reference_mlp(old_layers, batch.observation.double()), old_log_std.exp()
+    )
     return torch.distributions.kl_divergence(old, new).mean()
 
 
@@ -63,7 +67,9 @@ def double_backprop(flat: torch.Tensor, batch: Any, sizes: Any, v: Array) -> Arr
 @pytest.mark.parametrize("hidden", [(5,), (5, 4), (64, 64), (9, 3, 8)], ids=str)
 @pytest.mark.parametrize("samples", [1, 37, ROWS, 2 * ROWS + 3])
 @pytest.mark.parametrize("action", [1, 3])
-def test_fisher_product_equals_double_backpropagation(hidden: Any, samples: int, action: int) -> None:
+def test_fisher_product_equals_double_backpropagation(
+    hidden: Any, samples: int, action: int
+) -> None:
     _, actor, batch = region(samples, action=action, hidden=hidden)
     actor.log_std += torch.linspace(-0.4, 0.7, action)
     v = np.random.default_rng(3).standard_normal(actor.array.size)
@@ -86,13 +92,18 @@ def test_second_thread_does_not_change_a_bit() -> None:
     _, actor, batch = region(3 * ROWS + 5)
     v = np.random.default_rng(0).standard_normal(actor.array.size)
     with ThreadPoolExecutor(1) as executor:
-        assert Fisher(actor, batch, executor).product(v).tobytes() == Fisher(actor, batch).product(v).tobytes()
+        assert (
+            Fisher(actor, batch, executor).product(v).tobytes()
+            == Fisher(actor, batch).product(v).tobytes()
+        )
 
 
 def test_damping_is_added_to_the_averaged_fisher() -> None:
     made, actor, batch = region(damping=0.25)
     v = np.random.default_rng(0).standard_normal(actor.array.size)
-    np.testing.assert_allclose(made.product(v), Fisher(actor, batch).product(v) + 0.25 * v, rtol=1e-15)
+    np.testing.assert_allclose(
+        made.product(v), Fisher(actor, batch).product(v) + 0.25 * v, rtol=1e-15
+    )
 
 
 def test_half_of_the_curvature_is_the_kl_of_a_small_step() -> None:
@@ -132,7 +143,9 @@ def spd(n: int, seed: int = 0) -> Array:
 def test_conjugate_gradient_equals_its_transcription(size: float, iterations: int) -> None:
     H, b = spd(12), size * np.random.default_rng(1).standard_normal(12)
     np.testing.assert_allclose(
-        conjugate_gradient(lambda v: H @ v, b, iterations), transcribed_cg(H, b, iterations), rtol=1e-9
+        conjugate_gradient(lambda v: H @ v, b, iterations),
+        transcribed_cg(H, b, iterations),
+        rtol=1e-9,
     )
 
 
@@ -144,7 +157,9 @@ def test_conjugate_gradient_solves() -> None:
 def test_guards_shorten_the_solution_for_a_small_right_side() -> None:
     H, b = spd(8), np.random.default_rng(1).standard_normal(8)
     errors = [
-        relative_error(conjugate_gradient(lambda v: H @ v, size * b, 30), np.linalg.solve(H, size * b))
+        relative_error(
+            conjugate_gradient(lambda v: H @ v, size * b, 30), np.linalg.solve(H, size * b)
+        )
         for size in (1.0, 1e-3)
     ]
     assert errors[0] < 1e-3 < 1e-2 < errors[1]
@@ -158,7 +173,9 @@ def test_solve_inverts_the_damped_curvature() -> None:
     made, actor, batch = region(samples=300, iterations=60)
     b = np.random.default_rng(0).standard_normal(actor.array.size)
     (x,) = made.solve(b)
-    H = np.stack([double_backprop(actor.parameters, batch, actor.mlp.sizes, row) for row in np.eye(len(b))])
+    H = np.stack(
+        [double_backprop(actor.parameters, batch, actor.mlp.sizes, row) for row in np.eye(len(b))]
+    )
     assert relative_error(x, np.linalg.solve(H + 0.1 * np.eye(len(b)), b)) < 1e-4
 
 
@@ -200,10 +217,14 @@ def test_first_accepted_step_is_taken(refused: int) -> None:
 
     taken = made.search(step, accept, 5)
     assert taken.fraction == pytest.approx(0.8**refused) and taken.backtracks == refused
-    np.testing.assert_allclose(float64(actor.parameters), float64(start) + 0.8**refused * 0.02, atol=1e-7)
+    np.testing.assert_allclose(
+        float64(actor.parameters), float64(start) + 0.8**refused * 0.02, atol=1e-7
+    )
     # K averages over the two action dimensions, the log has their sum.
     mean = actor.mlp.predict(batch.observation)[0]
-    assert taken.kl == pytest.approx(mean_kl(batch.mean, batch.log_std, mean, actor.log_std), rel=1e-6)
+    assert taken.kl == pytest.approx(
+        mean_kl(batch.mean, batch.log_std, mean, actor.log_std), rel=1e-6
+    )
     assert taken.kl == pytest.approx(2.0 * trials[-1].kl)
     assert set(taken.metrics) == {"kl", "step_fraction", "backtracks"}
 
@@ -220,7 +241,11 @@ def test_failed_search_leaves_the_actor_as_it_was() -> None:
 def test_step_that_is_not_finite_is_never_taken(value: float) -> None:
     made, actor, batch = region()
     start = actor.parameters.clone()
-    taken = made.search(np.full(actor.array.size, value), lambda new: new.change(batch.adv_r) >= 0 and new.kl <= 1, 4)
+    taken = made.search(
+        np.full(actor.array.size, value),
+        lambda new: new.change(batch.adv_r) >= 0 and new.kl <= 1,
+        4,
+    )
     assert taken.fraction == 0.0
     assert torch.equal(actor.parameters, start)
 
@@ -243,9 +268,13 @@ def test_search_can_end_at_a_kl_that_overflows() -> None:
 def test_learner_hands_it_out_and_refuses_an_entropy_bonus() -> None:
     policy = small_policy()
     batch = random_batch(policy, 30)
-    assert isinstance(Learner(policy, np.random.default_rng(0)).trust_region(batch, 0.1, 15), TrustRegion)
+    assert isinstance(
+        Learner(policy, np.random.default_rng(0)).trust_region(batch, 0.1, 15), TrustRegion
+    )
     with pytest.raises(CspoError, match="entropy"):
-        Learner(policy, np.random.default_rng(0), entropy_coefficient=0.01).trust_region(batch, 0.1, 15)
+        Learner(policy, np.random.default_rng(0), entropy_coefficient=0.01).trust_region(
+            batch, 0.1, 15
+        )
 
 
 def test_mean_length_counts_finished_episodes_only() -> None:

@@ -72,7 +72,10 @@ def test_threads_and_steppers_give_the_same_bits_across_resets(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_copy_does_not_depend_on_its_neighbours(name):
-    many, one = VelocityEnv(name, num_envs=3, time_limit=10), VelocityEnv(name, num_envs=1, time_limit=10)
+    many, one = (
+        VelocityEnv(name, num_envs=3, time_limit=10),
+        VelocityEnv(name, num_envs=1, time_limit=10),
+    )
     actions = gaussian(many, 15)
     assert np.array_equal(many.reset(seed=5)[2], one.reset(seed=7)[0])
     for action in actions:
@@ -193,9 +196,24 @@ def test_the_limits_of_health_are_inclusive_for_the_ant_only():
     assert ant == [False, True, True, False, False, False]
     humanoid = healthy("SafetyHumanoidVelocity-v1", 24, 2, [1.0, 1.001, 1.999, 2.0, nan])
     assert humanoid == [False, True, True, False, False]
-    assert healthy("SafetyHopperVelocity-v1", 6, 1, [0.7, 0.701, 9.0, nan]) == [False, True, True, False]
-    assert healthy("SafetyHopperVelocity-v1", 6, 2, [0.2, 0.199, -0.199, -0.2]) == [False, True, True, False]
-    assert healthy("SafetyHopperVelocity-v1", 6, 7, [100.0, 99.9, -99.9, nan]) == [False, True, True, False]
+    assert healthy("SafetyHopperVelocity-v1", 6, 1, [0.7, 0.701, 9.0, nan]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert healthy("SafetyHopperVelocity-v1", 6, 2, [0.2, 0.199, -0.199, -0.2]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert healthy("SafetyHopperVelocity-v1", 6, 7, [100.0, 99.9, -99.9, nan]) == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_hopper_terminates_when_a_speed_leaves_its_range():
@@ -283,7 +301,9 @@ def test_wrong_shapes_and_names_are_said_in_words():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reset_leaves_nothing_of_the_episode_before(name):
     """A reset does not clear all of MjData: what it leaves must not show, in the first observation or later."""
-    used = VelocityEnv(name, num_envs=2, autoreset=False)  # ends lying on the ground, with contact forces
+    used = VelocityEnv(
+        name, num_envs=2, autoreset=False
+    )  # ends lying on the ground, with contact forces
     fresh = VelocityEnv(name, num_envs=2, autoreset=False)
     actions = np.random.default_rng(3).standard_normal((60, 2, used.action_size))
     used.reset(seed=5)

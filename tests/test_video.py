@@ -41,7 +41,11 @@ def decoded(path: Path) -> tuple[Any, np.ndarray]:
     """Return the facts of the video stream and all its pictures, (T, height, width, 3)."""
     with av.open(str(path)) as file:
         stream = file.streams.video[0]
-        facts = (stream.codec_context.name, stream.codec_context.pix_fmt, float(stream.average_rate))
+        facts = (
+            stream.codec_context.name,
+            stream.codec_context.pix_fmt,
+            float(stream.average_rate),
+        )
         return facts, np.stack([frame.to_ndarray(format="rgb24") for frame in file.decode(video=0)])
 
 
@@ -68,7 +72,9 @@ def test_mp4_gives_back_its_pictures(tmp_path: Path) -> None:
     facts, seen = decoded(tmp_path / "a.mp4")
     assert facts[:2] == ("h264", "yuv420p") and facts[2] == pytest.approx(125 / 3, rel=1e-3)
     assert seen.shape == (12, 64, 96, 3)
-    assert np.abs(seen.astype(int) - np.stack(pictures)).mean() < 6  # lossy, but the square is where it was
+    assert (
+        np.abs(seen.astype(int) - np.stack(pictures)).mean() < 6
+    )  # lossy, but the square is where it was
     assert leftovers(tmp_path) == []
 
 
@@ -128,7 +134,9 @@ def test_a_wrong_place_is_refused_before_the_evaluation(
         cspo.record(run, tmp_path / name)
     assert main(["eval", str(run), "--video", str(tmp_path / name)]) == 2
     said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith("cspo: error: ") and len(said.err.splitlines()) == 1
+    assert (
+        said.out == "" and said.err.startswith("cspo: error: ") and len(said.err.splitlines()) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,11 +165,15 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return load(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without_av)
-    with pytest.raises(CspoError, match=r"Videos need the package av .*: pip install 'cspo\[video\]'"):
+    with pytest.raises(
+        CspoError, match=r"Videos need the package av .*: pip install 'cspo\[video\]'"
+    ):
         VideoWriter(tmp_path / "a.mp4", 20, 96, 64)
 
 
-def test_a_video_shows_the_episode_that_was_evaluated(drawing: None, run: Path, tmp_path: Path) -> None:
+def test_a_video_shows_the_episode_that_was_evaluated(
+    drawing: None, run: Path, tmp_path: Path
+) -> None:
     (row,) = cspo.evaluate(run, 1, deterministic=True)
     film = cspo.record(run, tmp_path / "a.mp4", width=96, height=64, caption=False)
     assert film.returns == (pytest.approx(row.episode_return.mean),)
@@ -175,7 +187,9 @@ def test_a_video_shows_the_episode_that_was_evaluated(drawing: None, run: Path, 
     again = cspo.record(cspo.load(run), tmp_path / "b.mp4", 2, width=96, height=64, camera="top")
     assert again.returns[0] == film.returns[0] != again.returns[1]
     assert np.abs(decoded(again.path)[1][0].astype(int) - pictures[0]).mean() > 10
-    drawn_from = cspo.record(run, tmp_path / "c.mp4", width=96, height=64, deterministic=False, seed=5)
+    drawn_from = cspo.record(
+        run, tmp_path / "c.mp4", width=96, height=64, deterministic=False, seed=5
+    )
     assert drawn_from.returns != film.returns
 
 
@@ -199,7 +213,9 @@ def test_without_a_backend_the_numbers_are_printed_first(run: Path, tmp_path: Pa
     assert [row["episodes"] for row in json.loads(out)] == [2, 2]
     filming, first, second = err.splitlines()
     assert filming.startswith("filming to ")
-    assert first.startswith("cspo: error: There is no video, but the numbers are complete. MUJOCO_GL=egl does not work")
+    assert first.startswith(
+        "cspo: error: There is no video, but the numbers are complete. MUJOCO_GL=egl does not work"
+    )
     assert "apt-get install" in second
     assert list(tmp_path.iterdir()) == []
 
@@ -208,7 +224,10 @@ def test_a_setting_that_mujoco_refuses_is_explained(run: Path) -> None:
     process = start("eval", run, variables={"MUJOCO_GL": "nonsense"})
     out, err = process.communicate(timeout=60)
     assert process.returncode == 2 and out == ""
-    assert err.startswith("cspo: error: MuJoCo does not load with MUJOCO_GL=nonsense (") and "Traceback" not in err
+    assert (
+        err.startswith("cspo: error: MuJoCo does not load with MUJOCO_GL=nonsense (")
+        and "Traceback" not in err
+    )
 
 
 class Painted(TinyEnv):
@@ -216,7 +235,9 @@ class Painted(TinyEnv):
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
-    def __init__(self, render_mode: str | None = None, shape: tuple[int, ...] = (48, 64, 3)) -> None:
+    def __init__(
+        self, render_mode: str | None = None, shape: tuple[int, ...] = (48, 64, 3)
+    ) -> None:
         super().__init__()
         self.render_mode, self.shape = render_mode, shape
 
@@ -239,14 +260,20 @@ def painted_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_an_environment_of_the_user_gives_its_own_pictures(painted_run: Path, tmp_path: Path) -> None:
+def test_an_environment_of_the_user_gives_its_own_pictures(
+    painted_run: Path, tmp_path: Path
+) -> None:
     film = cspo.record(painted_run, tmp_path / "a.mp4", 2, caption=False)
     assert (film.frames, film.fps) == (40, 10.0)  # two episodes of 20 steps
     _, pictures = decoded(film.path)
     assert pictures.shape == (40, 48, 64, 3)
-    np.testing.assert_allclose(pictures.mean(axis=(1, 2, 3)), np.tile(10 * np.arange(20), 2), atol=3)
+    np.testing.assert_allclose(
+        pictures.mean(axis=(1, 2, 3)), np.tile(10 * np.arange(20), 2), atol=3
+    )
     captioned = cspo.record(painted_run, tmp_path / "b.mp4")
-    assert np.ptp(decoded(captioned.path)[1][0][:20, :40]) > 100  # white on black, on a black picture
+    assert (
+        np.ptp(decoded(captioned.path)[1][0][:20, :40]) > 100
+    )  # white on black, on a black picture
     instance = Painted("rgb_array")
     assert cspo.record(painted_run, tmp_path / "c.mp4", env=instance).returns == captioned.returns
     assert not instance.closed
@@ -262,9 +289,13 @@ def test_a_gymnasium_id_is_made_with_its_render_mode(painted_run: Path, tmp_path
 
 
 def test_an_environment_without_pictures_says_so(painted_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(CspoError, match=r"does not draw itself: a video needs .*render_mode='rgb_array'"):
+    with pytest.raises(
+        CspoError, match=r"does not draw itself: a video needs .*render_mode='rgb_array'"
+    ):
         cspo.record(painted_run, tmp_path / "a.mp4", env=TinyEnv)
-    with pytest.raises(CspoError, match=r"must give arrays of shape \(height, width, 3\), not \(48, 64\)"):
+    with pytest.raises(
+        CspoError, match=r"must give arrays of shape \(height, width, 3\), not \(48, 64\)"
+    ):
         cspo.record(painted_run, tmp_path / "a.mp4", env=make_stubborn)
 
     class Broken(Painted):
@@ -278,5 +309,7 @@ def test_an_environment_without_pictures_says_so(painted_run: Path, tmp_path: Pa
 
 def test_help_does_not_load_encoders() -> None:
     code = "import sys, cspo.use.video, cspo.envs.tools.render; print({'av', 'PIL', 'mujoco', 'OpenGL'} & set(sys.modules))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert ended.stdout == "set()\n"

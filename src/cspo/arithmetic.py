@@ -39,7 +39,8 @@ def _compiled(function: Callable[..., Any], fastmath: set[str] | bool) -> Any:
 def single_threaded_math() -> Iterator[None]:
     """Keep BLAS and PyTorch on one thread: their own threads only slow such small products down.
 
-    Results then do not depend on the number of cores; work is spread over threads at a higher level.
+    Results then do not depend on the number of cores; work is spread over threads at a higher
+    level.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -64,8 +65,8 @@ def flush_denormals() -> None:
 def denormals_flushed() -> Iterator[None]:
     """Let the calling thread treat numbers below 1e-38 as zero for a while.
 
-    While a task costs nothing, a cost critic's errors and Adam's moments shrink into that range, where processors
-    are up to a hundred times slower.
+    While a task costs nothing, a cost critic's errors and Adam's moments shrink into that range,
+    where processors are up to a hundred times slower.
     """
     before = bool(np.float32(1e-40) * np.float32(1.0) == 0.0)
     flush_denormals()

@@ -41,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader left (`cspo tasks | head -1`): nothing to say, and nothing left to flush at exit.
+        # The reader left (`cspo tasks | head -1`): nothing to say, and nothing left to flush at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as fault:
@@ -63,7 +64,9 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
-        raise CspoError(f"there is no {what} {name!r}: {nearest(name, [*COMMANDS, '--help', '--version'])}")
+        raise CspoError(
+            f"there is no {what} {name!r}: {nearest(name, [*COMMANDS, '--help', '--version'])}"
+        )
     module, function = COMMANDS[name][0].split(":")
     code: int = getattr(importlib.import_module(module), function)(list(arguments[1:]))
     return code

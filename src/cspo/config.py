@@ -1,7 +1,7 @@
 """Settings: one frozen dataclass, the same from the command line, a TOML file and Python.
 
-Priority, lowest first: the defaults below, the preset of the algorithm for the task's family, a TOML file,
-what the caller names. An unknown key is an error that names the nearest known one.
+Priority, lowest first: the defaults below, the preset of the algorithm for the task's family, a
+TOML file, what the caller names. An unknown key is an error that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class TrainConfig:
     cost_limit: tuple[float, ...] = (25.0,)
     """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
     cost_terms: tuple[str, ...] = ()
-    """Constrain these terms of the task's cost one by one instead of their sum, as `hazards,gremlins`."""
+    """Constrain these terms of the task's cost one by one instead of their sum, as
+    `hazards,gremlins`."""
     env_options: dict[str, Any] = field(default_factory=dict, hash=False)
     """Keyword arguments the environment is made with, as `key=value,key=value`; text in quotes."""
     total_steps: int = 10_000_000
@@ -67,7 +68,8 @@ class TrainConfig:
     observation_std_floor: float = 0.01
     """Smallest standard deviation an observation is divided by."""
     normalise_rewards: bool = False
-    """Train on rewards standardised with running statistics and bounded by 5; what is logged stays raw."""
+    """Train on rewards standardised with running statistics and bounded by 5; what is logged stays
+    raw."""
     normalise_costs: bool = False
     """The same for costs, each on its own; the limit refers to raw costs all the same."""
     episode_window: int = 100
@@ -134,7 +136,10 @@ class TrainConfig:
 
 
 def make_config(
-    task: str | None = None, algo: str | None = None, file: Path | str | None = None, **settings: Any
+    task: str | None = None,
+    algo: str | None = None,
+    file: Path | str | None = None,
+    **settings: Any,
 ) -> TrainConfig:
     """Return validated settings for a task and an algorithm.
 
@@ -142,7 +147,8 @@ def make_config(
         task: See `TrainConfig.task`; by default the one the file names.
         algo: See `TrainConfig.algo`; by default the one the file names, else "cspo".
         file: TOML file with the same keys; a table `[algorithm]` holds the algorithm's own.
-        **settings: Fields of `TrainConfig`; fields of the algorithm's `Config` may stand beside them.
+        **settings: Fields of `TrainConfig`; fields of the algorithm's `Config` may stand beside
+            them.
     """
     from_file = {} if file is None else read_settings(file)
     use_plugin(from_file | settings)
@@ -161,7 +167,9 @@ def make_config(
 def _algorithm_table(layer: dict[str, Any]) -> dict[str, Any]:
     table = layer.get("algorithm") or {}
     if not isinstance(table, dict):
-        raise CspoError(f'Setting algorithm = {table!r} is not a table. For the name, write algo = "cspo".')
+        raise CspoError(
+            f'Setting algorithm = {table!r} is not a table. For the name, write algo = "cspo".'
+        )
     return table
 
 
@@ -220,7 +228,9 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    listed = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+    listed = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
+    }
     return {key: value for key, value in listed.items() if value is not None}
 
 
@@ -250,7 +260,9 @@ def _build(cls: Any, values: dict[str, Any], prefix: str) -> Any:
     for name in values:
         if name not in fields:
             raise CspoError(f"Unknown setting {prefix + name!r}: {nearest(name, fields)}")
-    return cls(**{name: _convert(value, hints[name], prefix + name) for name, value in values.items()})
+    return cls(
+        **{name: _convert(value, hints[name], prefix + name) for name, value in values.items()}
+    )
 
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -265,7 +277,9 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         return None if value is None else _convert(value, arguments[0], name)
     if origin is Literal:
         if value not in arguments:
-            raise CspoError(f"Setting {name} = {value!r}: {nearest(str(value), map(str, arguments))}")
+            raise CspoError(
+                f"Setting {name} = {value!r}: {nearest(str(value), map(str, arguments))}"
+            )
         return value
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [value]
@@ -304,8 +318,9 @@ def _convert_item(value: Any, name: str) -> Any:
 def parse_text(text: str, hint: Any, name: str) -> Any:
     """Return the value that `text` on the command line means for a setting of type `hint`.
 
-    A list is written with commas, `25,5`; a whole number may be written `1e6` or `1_000_000`; a table is a TOML
-    inline table without its braces, `speed=2,mode="fast"`; an empty list or table is `none`.
+    A list is written with commas, `25,5`; a whole number may be written `1e6` or `1_000_000`; a
+    table is a TOML inline table without its braces, `speed=2,mode="fast"`; an empty list or table
+    is `none`.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (tuple, dict) and text.strip().lower() in ("", "none"):
@@ -317,7 +332,9 @@ def parse_text(text: str, hint: Any, name: str) -> Any:
             raise CspoError(f"{flag(name)} {text}: {nearest(text, arguments)}")
         return text
     if origin is tuple:
-        return tuple(parse_text(item.strip(), arguments[0], name) for item in text.strip("()[]").split(","))
+        return tuple(
+            parse_text(item.strip(), arguments[0], name) for item in text.strip("()[]").split(",")
+        )
     if origin is dict:
         return _parse_table(text, name)
     if hint is str:
@@ -355,7 +372,14 @@ def validate(config: TrainConfig) -> None:
     """Refuse settings that make no sense, with the reason."""
     require_positive(
         config,
-        *("total_steps", "steps_per_epoch", "num_envs", "passes", "minibatch_size", "episode_window"),
+        *(
+            "total_steps",
+            "steps_per_epoch",
+            "num_envs",
+            "passes",
+            "minibatch_size",
+            "episode_window",
+        ),
         *("checkpoint_every", "keep_checkpoints", "actor_lr", "critic_lr", "max_grad_norm"),
         *("observation_clip", "observation_std_floor"),
     )

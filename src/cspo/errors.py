@@ -50,4 +50,6 @@ def require_not_negative(settings: Any, *names: str) -> None:
 def require_one_limit(algorithm: str, num_costs: int) -> None:
     """Refuse more than one constraint for an algorithm that is defined for one."""
     if num_costs > 1:
-        raise CspoError(f"{algorithm} is defined for one cost limit, not {num_costs}; cspo and trpo-pid take several.")
+        raise CspoError(
+            f"{algorithm} is defined for one cost limit, not {num_costs}; cspo and trpo-pid take several."
+        )

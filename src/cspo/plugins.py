@@ -38,7 +38,9 @@ def load_plugin(name: str) -> str:
         module_name = found = name
         _explained(name, lambda: _import_module(name))
     if not registered_by(module_name):
-        raise CspoError(f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.')
+        raise CspoError(
+            f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.'
+        )
     return found
 
 
@@ -47,7 +49,9 @@ def _run_file(path: Path, module_name: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
-    if folder not in sys.path:  # what lies beside the file can be imported; at the end, so that it hides nothing
+    if (
+        folder not in sys.path
+    ):  # what lies beside the file can be imported; at the end, so that it hides nothing
         sys.path.append(folder)
     sys.modules[module_name] = module  # dataclasses look their own module up
     try:
@@ -81,8 +85,12 @@ def _explained(name: str, load: Callable[[], ModuleType]) -> None:
     except CspoError as fault:
         raise CspoError(f"Plugin {name}: {fault}") from fault
     except SyntaxError as fault:
-        raise CspoError(f"Plugin {name} cannot be read: {fault.filename}, line {fault.lineno}: {fault.msg}.") from fault
+        raise CspoError(
+            f"Plugin {name} cannot be read: {fault.filename}, line {fault.lineno}: {fault.msg}."
+        ) from fault
     except Exception as fault:
         place = traceback.extract_tb(fault.__traceback__)[-1]
         where = f"{place.filename}, line {place.lineno}"
-        raise CspoError(f"Plugin {name} failed: {type(fault).__name__}: {fault} ({where}).") from fault
+        raise CspoError(
+            f"Plugin {name} failed: {type(fault).__name__}: {fault} ({where})."
+        ) from fault

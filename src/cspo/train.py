@@ -27,18 +27,25 @@ from cspo.types import Discount, EpochReport, FloatArray, Rollout
 class Trainer:
     """Trains one policy; iterate over it to get one `EpochReport` per epoch.
 
-    Leaving the loop early is safe at any time: with a run folder, the state of every finished epoch that was
-    due a checkpoint is on disk before its report is handed out. A user's environment is never closed.
+    Leaving the loop early is safe at any time: with a run folder, the state of every finished epoch
+    that was due a checkpoint is on disk before its report is handed out. A user's environment is
+    never closed.
 
     Args:
         config: The settings, see `cspo.make_config`.
         env: An environment object or factory; by default the one that `config.task` names.
-        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a cost.
+        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
+            cost.
         run_dir: Folder to keep the run in; by default nothing is written.
     """
 
     def __init__(
-        self, config: TrainConfig, *, env: Any = None, cost_fn: Any = None, run_dir: Path | str | None = None
+        self,
+        config: TrainConfig,
+        *,
+        env: Any = None,
+        cost_fn: Any = None,
+        run_dir: Path | str | None = None,
     ) -> None:
         """See the class."""
         self.config = config
@@ -72,19 +79,24 @@ class Trainer:
         self.run = None if run_dir is None else RunFolder.create(run_dir, config)
 
     @classmethod
-    def resume(cls, run_dir: Path | str, *, env: Any = None, cost_fn: Any = None, **changes: Any) -> Trainer:
+    def resume(
+        cls, run_dir: Path | str, *, env: Any = None, cost_fn: Any = None, **changes: Any
+    ) -> Trainer:
         """Continue a run from its newest readable checkpoint, exactly as if it had never stopped.
 
         Args:
             run_dir: The run's folder.
             env: The environment object or factory, if the run used one.
             cost_fn: The cost function, if the run used one.
-            **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if that file has moved.
+            **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if
+                that file has moved.
         """
         run, config, state = RunFolder.reopen(run_dir, changes)
         try:
             trainer = cls(config, env=env, cost_fn=cost_fn)
-            if state is not None:  # None: the run stopped before its first checkpoint and starts anew
+            if (
+                state is not None
+            ):  # None: the run stopped before its first checkpoint and starts anew
                 trainer.load_state_dict(state)
         except BaseException:
             run.close()
@@ -119,7 +131,9 @@ class Trainer:
                     config.resolved_cost_gae_lambda,
                     getattr(self.algorithm, "extra_stream", None),
                 )
-                self.learner.set_progress(self.epoch / config.epochs if config.actor_lr_decay else 0.0)
+                self.learner.set_progress(
+                    self.epoch / config.epochs if config.actor_lr_decay else 0.0
+                )
                 update_started = perf_counter()
                 metrics = self.algorithm.update(batch, J_c, self.cost_limit)
             seconds_update = perf_counter() - update_started
@@ -133,7 +147,11 @@ class Trainer:
             episode_length=self.window.episode_length,
             multiplier=tuple(self.algorithm.multiplier.tolist()),
             kl=metrics.pop("kl"),
-            metrics={"episodes": len(episodes), "cost_estimated": int(not len(self.window)), **metrics},
+            metrics={
+                "episodes": len(episodes),
+                "cost_estimated": int(not len(self.window)),
+                **metrics,
+            },
             steps_per_second=config.steps_per_epoch / (perf_counter() - started),
             seconds_rollout=seconds_rollout,
             seconds_update=seconds_update,
@@ -171,7 +189,10 @@ class Trainer:
             "learner": self.learner.state_dict(),
             "algorithm": self.algorithm.state_dict(),
             "window": self.window.state_dict(),
-            "streams": {"action": stream_state(self._noise), "minibatch": stream_state(self.learner.rng)},
+            "streams": {
+                "action": stream_state(self._noise),
+                "minibatch": stream_state(self.learner.rng),
+            },
             "env": self.env.random_state(),
             "facts": self._facts,
         }

@@ -1,7 +1,7 @@
 """The objects that flow through one epoch. Array shapes are documented here, once.
 
-Letters: T steps per environment, N environments, n = T * N samples, D observation size, A action size,
-K constraints, E finished episodes.
+Letters: T steps per environment, N environments, n = T * N samples, D observation size, A action
+size, K constraints, E finished episodes.
 """
 
 from __future__ import annotations
@@ -81,9 +81,15 @@ class Batch:
     adv_c: Tensor  # (n, K) cost advantages, centred over the epoch, not scaled
     value_target: Tensor  # (1 + K, n) targets of the reward critic and the K cost critics, then of extra critics
     any_cost: NDArray[np.bool_]  # (K,) whether the epoch contains any non-zero cost
-    epoch_cost: FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
-    episode_length: float = 1.0  # mean length of this epoch's own finished episodes; T if none finished
-    adv_extra: Tensor | None = None  # (n, K) advantages of the algorithm's extra stream, centred; None without one
+    epoch_cost: (
+        FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
+    )
+    episode_length: float = (
+        1.0  # mean length of this epoch's own finished episodes; T if none finished
+    )
+    adv_extra: Tensor | None = (
+        None  # (n, K) advantages of the algorithm's extra stream, centred; None without one
+    )
 
 
 class ExtraStream(NamedTuple):
@@ -98,7 +104,8 @@ class ExtraStream(NamedTuple):
     target_min: float  # the critics' targets are not less
 
 
-# Called with the costs c, the cost critics' V_c(s_t) and V_c(s_{t+1}), each (T, N, K), and the costs' gamma and lambda.
+# Called with the costs c, the cost critics' V_c(s_t) and V_c(s_{t+1}), each (T, N, K), and the
+# costs' gamma and lambda.
 ExtraStreamRule = Callable[[FloatArray, FloatArray, FloatArray, float, float], ExtraStream]
 
 
@@ -117,7 +124,9 @@ class EpochReport:
     steps_per_second: float
     seconds_rollout: float
     seconds_update: float
-    metrics: dict[str, float] = field(default_factory=dict)  # the algorithm's own numbers, see docs/metrics.md
+    metrics: dict[str, float] = field(
+        default_factory=dict
+    )  # the algorithm's own numbers, see docs/metrics.md
 
     @property
     def violated(self) -> bool:

@@ -6,15 +6,18 @@
     L_R  = mean min(r A_r, clip(r) A_r)      L_C = mean max(r A_c, clip(r) A_c)      (clipped separately)
     lam  <- Adam ascent on lam (J_c - d), clamped at 0, once per epoch, before the policy update
 
-f is the gradient of the augmented Lagrangian's (sigma / 2)([lam / sigma + phi]_+^2 - lam^2 / sigma^2) by the
-constraint phi at theta_k, so the penalty starts before the limit is reached, at J_c > d - lam / sigma.
+f is the gradient of the augmented Lagrangian's (sigma / 2)([lam / sigma + phi]_+^2 - lam^2 /
+sigma^2) by the constraint phi at theta_k, so the penalty starts before the limit is reached, at J_c
+> d - lam / sigma.
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
-lam = `multiplier`, sigma = `penalty`, f = `effective_multiplier` in the log, J_c = mean episode cost over the window,
-d = `cost_limit`, clip(r) = clip(r, 1 - eps, 1 + eps) with eps = `clip`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), lam = `multiplier`, sigma = `penalty`, f = `effective_multiplier` in the log,
+J_c = mean episode cost over the window, d = `cost_limit`, clip(r) = clip(r, 1 - eps, 1 + eps) with
+eps = `clip`.
 
-From the authors' code: f uses J_c alone and not the surrogate, sigma is constant. Not from it: full-batch policy
-steps, a fixed and annealed standard deviation and scaled rewards; those belong to its training loop.
+From the authors' code: f uses J_c alone and not the surrogate, sigma is constant. Not from it:
+full-batch policy steps, a fixed and annealed standard deviation and scaled rewards; those belong to
+its training loop.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cspo.algorithms.duals import DualRule, MultiplierSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
 from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
@@ -44,7 +47,8 @@ class APPOConfig(MultiplierSettings):
     clip: float = 0.2
     """Clip range eps of the probability ratio."""
     dual: DualRule = "adam"
-    """Adam, or projected (plain ascent, cut off at zero; the textbook rule has a step size of sigma)."""
+    """Adam, or projected (plain ascent, cut off at zero; the textbook rule has a step size of
+    sigma)."""
 
     def validate(self, num_costs: int) -> None:
         """Refuse settings that make no sense."""
@@ -57,11 +61,15 @@ class APPOConfig(MultiplierSettings):
 class APPO(WithDual):
     """PPO on the augmented Lagrangian."""
 
+    title = "APPO"
+    look = Look("#00876a", "#3ecb9e", SOLID, "s")
     Config = APPOConfig
     summary = "PPO on the augmented Lagrangian: multipliers plus a quadratic penalty"
     traits = Traits("first", "dual and penalty")
 
-    def __init__(self, config: APPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: APPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.dual = config.make_dual(num_costs)
@@ -73,7 +81,9 @@ class APPO(WithDual):
         f = np.maximum(lam + sigma * (J_c - d), 0.0)
         scale = 1.0 + f.sum()
         objective = SurrogateObjective(
-            [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)], eps, lambda L_R, L_C: (-1.0 / scale, f / scale)
+            [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)],
+            eps,
+            lambda L_R, L_C: (-1.0 / scale, f / scale),
         )
         fit = self.learner.fit(batch, objective)
         return {

@@ -10,11 +10,13 @@
 
 The mode starts as recovery. It becomes safe when J_c < h d, and recovery when J_c >= d.
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, K = KL(old || new) averaged over samples and action
-dimensions, J_c = mean episode cost, d = `cost_limit`, delta = `kl_limit`, beta = `barrier_weight`, h = `hysteresis`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, K = KL(old || new) averaged over
+samples and action dimensions, J_c = mean episode cost, d = `cost_limit`, delta = `kl_limit`, beta =
+`barrier_weight`, h = `hysteresis`.
 
-As in the authors' code J_c and d are undiscounted while u is discounted. There the critics share one gradient norm
-clip; here each has its own. With a limit of zero there is never any slack, so the mode stays recovery.
+As in the authors' code J_c and d are undiscounted while u is discounted. There the critics share
+one gradient norm clip; here each has its own. With a limit of zero there is never any slack, so the
+mode stays recovery.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.errors import CspoError, require_not_negative, require_one_limit, require_positive
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
@@ -43,7 +45,8 @@ class CTRPOConfig(TrustRegionSettings):
     hysteresis: float = 1.0
     """Recovery ends when the cost is below this share h of the limit."""
     kl_limit: float = 0.01
-    """Trust region delta: limit of the divergence, the KL being averaged over samples and action dimensions."""
+    """Trust region delta: limit of the divergence, the KL being averaged over samples and action
+    dimensions."""
     cg_iterations: int = 10
     """Iterations of conjugate gradients."""
     backtracks: int = 10
@@ -68,11 +71,15 @@ def phi(u: float, slack: float) -> float:
 class CTRPO:
     """TRPO in a divergence that grows without bound towards the limit."""
 
+    title = "C-TRPO"
+    look = Look("#117733", "#74c686", DASHED, "X")
     Config = CTRPOConfig
     summary = "trust region shaped by a barrier at the limit, recovery outside it; one limit"
     traits = Traits("second", "barrier", several_limits=False)
 
-    def __init__(self, config: CTRPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: CTRPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         if discount.gamma >= 1.0:
             raise CspoError("C-TRPO divides by 1 - gamma: it needs a discount of costs below 1.")
@@ -98,8 +105,15 @@ class CTRPO:
             return new.kl + (beta * phi(horizon * new.change(A_c), slack) if beta else 0.0)
 
         y = np.sqrt(2.0 * delta / (x @ H(x) + 1e-8)) * x
-        step = region.search(y, lambda new: new.change(A) >= 0.0 and D(new) <= delta, cfg.backtracks)
-        return {**step.metrics, "safe": int(self.safe), "slack": slack, **self.learner.fit_critics(batch)}
+        step = region.search(
+            y, lambda new: new.change(A) >= 0.0 and D(new) <= delta, cfg.backtracks
+        )
+        return {
+            **step.metrics,
+            "safe": int(self.safe),
+            "slack": slack,
+            **self.learner.fit_critics(batch),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the mode."""

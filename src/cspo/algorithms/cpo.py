@@ -10,14 +10,16 @@
     1  limit cuts it, theta_k outside             (x - nu p) / lam
     0  whole trust region outside the limit       -sqrt(2 delta / s) p , cost alone
 
-shortened by 0.8 until mean(r A_r) is no worse (cases 2 to 4), mean(r A_c) rises by at most [-c]_+ , and K <= delta.
+shortened by 0.8 until mean(r A_r) is no worse (cases 2 to 4), mean(r A_c) rises by at most [-c]_+ ,
+and K <= delta.
 
-Symbols: g = grad mean(r A_r), b = grad mean(r A_c), c = J_c - d, K = KL(old || new) averaged over samples and action
-dimensions, H = its Hessian at theta_k + damping I, delta = `kl_limit`.
+Symbols: g = grad mean(r A_r), b = grad mean(r A_c), c = J_c - d, K = KL(old || new) averaged over
+samples and action dimensions, H = its Hessian at theta_k + damping I, delta = `kl_limit`.
 
-The usual implementation compares c per episode with surrogates per step, so cases 1 and 2 need |c| < sqrt(2 delta s), a
-few hundredths: reward alone below the limit, cost alone above it. There it takes r with the wrong sign. A step whose KL
-overflows is repeated until it gives up. `variant="corrected"` divides c by an episode's length, and mends the others.
+The usual implementation compares c per episode with surrogates per step, so cases 1 and 2 need |c|
+< sqrt(2 delta s), a few hundredths: reward alone below the limit, cost alone above it. There it
+takes r with the wrong sign. A step whose KL overflows is repeated until it gives up.
+`variant="corrected"` divides c by an episode's length, and mends the others.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.errors import require_one_limit
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
@@ -43,7 +45,8 @@ class CPOConfig(TrustRegionSettings):
     """Settings of CPO."""
 
     variant: Literal["paper", "corrected"] = "paper"
-    """As in the paper's experiments, or with the violation per step (see docs/algorithms/cpo.md)."""
+    """As in the paper's experiments, or with the violation per step (see
+    docs/algorithms/cpo.md)."""
     backtracks: int = 20
     """Tries of the line search, each 0.8 times the one before."""
 
@@ -67,9 +70,17 @@ def optimal_step(
 
     # A >= 0 but for rounding
     lam_a, lam_b = float(np.sqrt(max(A, 0.0) / max(B, 1e-16))), float(np.sqrt(q / (2.0 * delta)))
-    t = -r / (c + 1e-8)  # between the multipliers at which the limit is active and those at which it is not
-    lam_a, lam_b = (max(0.0, min(lam_a, t)), max(lam_b, t)) if c < 0.0 else (max(lam_a, t), max(0.0, min(lam_b, t)))
-    f_a = -0.5 * (A / (lam_a + 1e-8) + B * lam_a) + r * c / (s + 1e-8)  # the dual, with the limit active
+    t = -r / (
+        c + 1e-8
+    )  # between the multipliers at which the limit is active and those at which it is not
+    lam_a, lam_b = (
+        (max(0.0, min(lam_a, t)), max(lam_b, t))
+        if c < 0.0
+        else (max(lam_a, t), max(0.0, min(lam_b, t)))
+    )
+    f_a = -0.5 * (A / (lam_a + 1e-8) + B * lam_a) + r * c / (
+        s + 1e-8
+    )  # the dual, with the limit active
     f_b = -0.5 * (q / (lam_b + 1e-8) + 2.0 * delta * lam_b)
     lam = lam_a if f_a >= f_b else lam_b
     nu = max(0.0, lam * c + r) / (s + 1e-8)
@@ -80,18 +91,26 @@ def optimal_step(
 class CPO(WithoutDual):
     """The step that improves the reward most under the linearised limit."""
 
+    title = "CPO"
+    look = Look("#332288", "#a394ee", SOLID, "D")
     Config = CPOConfig
     summary = "trust-region step that best improves the reward under the limit, to second order; one limit"
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(self, config: CPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: CPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
-        cfg, delta, corrected = self.config, self.config.kl_limit, self.config.variant == "corrected"
+        cfg, delta, corrected = (
+            self.config,
+            self.config.kl_limit,
+            self.config.variant == "corrected",
+        )
         A_r, A_c = batch.adv_r, batch.adv_c[:, 0]
         c = float(J_c[0] - d[0]) / (batch.episode_length if corrected else 1.0)
 
@@ -106,4 +125,10 @@ class CPO(WithoutDual):
             return improves and new.change(A_c) <= max(-c, 0.0) and new.kl <= delta
 
         step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
-        return {**step.metrics, "case": case, "violation": c, "nu": nu, **self.learner.fit_critics(batch)}
+        return {
+            **step.metrics,
+            "case": case,
+            "violation": c,
+            "nu": nu,
+            **self.learner.fit_critics(batch),
+        }

@@ -7,12 +7,14 @@
     P    = average of J_c - d               I = [I + K_I (J_c - d)]_+
     D    = [average of J_c now - the one `delay` epochs ago]_+
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
-lam = `multiplier`, J_c = mean episode cost over the window, d = `cost_limit`, eps = `clip`, K_P, K_I, K_D =
-`proportional`, `integral`, `derivative`; averages are exponential with `memory`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), lam = `multiplier`, J_c = mean episode cost over the window, d = `cost_limit`,
+eps = `clip`, K_P, K_I, K_D = `proportional`, `integral`, `derivative`; averages are exponential
+with `memory`.
 
-As in the usual implementation the multiplier has no upper bound, since the advantage is divided by 1 + lam, and for
-the first `delay` epochs the rise of the cost is measured from zero: D is then the averaged cost itself.
+As in the usual implementation the multiplier has no upper bound, since the advantage is divided by
+1 + lam, and for the first `delay` epochs the rise of the cost is measured from zero: D is then the
+averaged cost itself.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
@@ -49,11 +51,15 @@ class CPPOPID(WithDual):
     """PPO with multipliers from a PID controller."""
 
     dual: PIDDual
+    title = "CPPO-PID"
+    look = Look("#aa4499", "#dd8bd0", SOLID, "^")
     Config = CPPOPIDConfig
     summary = "PPO on the Lagrangian, multipliers set by a PID controller"
     traits = Traits("first", "dual")
 
-    def __init__(self, config: CPPOPIDConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: CPPOPIDConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.dual = config.make_dual(num_costs)

@@ -14,15 +14,17 @@ With g(theta) the constraint surrogate of each cost, minimise over theta
     scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
     literal     as predictive                               0.01 .. 1     lam and w times 1 / (1 - gamma), as printed
 
-(predictive: w_i (1 - gamma) in the loss above.) The penalty acts only where g > 0. Its gradient at theta_k points along
-the shortest step back to the boundary of the linearised constraint, and is alpha times that step in the forms direct
-and scaled. The multiplier follows J_c - d slowly and carries the long run.
+(predictive: w_i (1 - gamma) in the loss above.) The penalty acts only where g > 0. Its gradient at
+theta_k points along the shortest step back to the boundary of the linearised constraint, and is
+alpha times that step in the forms direct and scaled. The multiplier follows J_c - d slowly and
+carries the long run.
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, J_c = mean episode cost, d = `cost_limit`,
-lam = `multiplier`, alpha = fraction of the violation to remove, w = sensitivity weight.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, J_c = mean episode cost, d =
+`cost_limit`, lam = `multiplier`, alpha = fraction of the violation to remove, w = sensitivity
+weight.
 
-Where the paper is silent or contradicts itself the choice is a setting; docs/cspo.md explains each. The paper
-writes no division (`divide=False`); with it, Adam's step sizes survive a violation.
+Where the paper is silent or contradicts itself the choice is a setting; docs/cspo.md explains each.
+The paper writes no division (`divide=False`); with it, Adam's step sizes survive a violation.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.duals import MultiplierSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.sensitivity import SensitivityWeight
 from cspo.algorithms.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
 from cspo.errors import CspoError, require_not_negative, require_positive
@@ -43,7 +45,12 @@ from cspo.types import Batch, Discount, FloatArray, per_constraint
 if TYPE_CHECKING:
     from cspo.optim.minibatch import Learner
 
-WEIGHT_BOUNDS = {"predictive": (3.0, 10.0), "direct": (0.01, 1.0), "scaled": (1.0, 100.0), "literal": (0.01, 1.0)}
+WEIGHT_BOUNDS = {
+    "predictive": (3.0, 10.0),
+    "direct": (0.01, 1.0),
+    "scaled": (1.0, 100.0),
+    "literal": (0.01, 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class CSPOConfig(MultiplierSettings):
     penalty_cost: Literal["window", "epoch"] = "window"
     """Cost in the penalty: mean over the episode window, or over this epoch's episodes alone."""
     hinge_minibatch: Literal["same", "previous"] = "same"
-    """Minibatch from which [g]_+ takes L_C: that of the gradient, or the one before, independent of it."""
+    """Minibatch from which [g]_+ takes L_C: that of the gradient, or the one before, independent of
+    it."""
     weight_min: float | None = None
     """Lower bound of the sensitivity weight; by default that of the form."""
     weight_max: float | None = None
@@ -85,9 +93,13 @@ class CSPOConfig(MultiplierSettings):
         require_positive(self, "clip", "weight_min", "weight_max")
         require_not_negative(self, "weight_epsilon")
         if not 0.0 <= self.weight_memory < 1.0:
-            raise CspoError(f"--weight-memory must be at least 0 and less than 1, not {self.weight_memory}.")
+            raise CspoError(
+                f"--weight-memory must be at least 0 and less than 1, not {self.weight_memory}."
+            )
         if len(self.alpha) not in (1, num_costs) or not all(0.0 <= a < np.inf for a in self.alpha):
-            raise CspoError(f"--alpha must be one non-negative value or one per cost limit ({num_costs}).")
+            raise CspoError(
+                f"--alpha must be one non-negative value or one per cost limit ({num_costs})."
+            )
         low, high = self.weight_bounds
         if low > high:
             raise CspoError(
@@ -109,14 +121,20 @@ class CSPOConfig(MultiplierSettings):
 class CSPO(WithDual):
     """Primal-dual PPO with a sensitivity-weighted penalty under violation."""
 
+    title = "CSPO"
+    look = Look("#d55e00", "#ff8f45", SOLID, "*", stands_out=True)
     Config = CSPOConfig
     summary = "PPO with multipliers and a sensitivity-weighted penalty under violation"
     traits = Traits("first", "dual and penalty")
 
-    def __init__(self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         if config.form in ("predictive", "literal") and discount.gamma >= 1.0:
-            raise CspoError(f"--form {config.form} divides by 1 - gamma: it needs a discount of costs below 1.")
+            raise CspoError(
+                f"--form {config.form} divides by 1 - gamma: it needs a discount of costs below 1."
+            )
         self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
         self.dual = config.make_dual(num_costs)
@@ -144,7 +162,9 @@ class CSPO(WithDual):
         fit = self.learner.fit(batch, objective)
         if cfg.dual_timing == "after":
             self.dual.step(J_c, d)
-        cost_clip = [clip_fraction(fit.ratio, A, cfg.clip, pessimistic_max=True) for A in batch.adv_c.T]
+        cost_clip = [
+            clip_fraction(fit.ratio, A, cfg.clip, pessimistic_max=True) for A in batch.adv_c.T
+        ]
         return {
             "kl": fit.kl,
             "passes": fit.passes,
@@ -163,13 +183,16 @@ class CSPO(WithDual):
     ) -> tuple[SurrogateObjective, FloatArray]:
         """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
 
-        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w [g]_+) grad g. With
-        [g]_+ and grad g of one minibatch, the mean of their product is not the product of their means: minibatches
-        that overrate L_C count most, which makes for caution. `hinge_minibatch="previous"` takes it out.
+        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w
+        [g]_+) grad g. With [g]_+ and grad g of one minibatch, the mean of their product is not the
+        product of their means: minibatches that overrate L_C count most, which makes for caution.
+        `hinge_minibatch="previous"` takes it out.
         """
         form, independent = self.config.form, self.config.hinge_minibatch == "previous"
         horizon = 1.0 / (1.0 - self.gamma) if form in ("predictive", "literal") else 1.0
-        rho = horizon if form == "literal" else 1.0  # what multiplies grad L_C besides lam and the penalty
+        rho = (
+            horizon if form == "literal" else 1.0
+        )  # what multiplies grad L_C besides lam and the penalty
         c = (1.0 - self.gamma) * violation if form == "scaled" else violation
         effective = (lam + alpha * w * np.maximum(c, 0.0)) * rho
         scale = 1.0 + effective.sum() if self.config.divide else 1.0
@@ -194,7 +217,9 @@ class CSPO(WithDual):
     def _gradient_norm(self, batch: Batch) -> FloatArray:
         """Return ||grad mean(r A_c)|| at theta_k of each cost on the full batch, shape (K,)."""
         actor = self.learner.policy.actor
-        gradients = [actor.score_gradient(batch.observation, batch.action, A) for A in batch.adv_c.T]
+        gradients = [
+            actor.score_gradient(batch.observation, batch.action, A) for A in batch.adv_c.T
+        ]
         return np.array([float(gradient.norm()) for gradient in gradients])
 
     def state_dict(self) -> dict[str, Any]:

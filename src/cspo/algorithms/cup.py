@@ -6,13 +6,15 @@
     rho  = (1 - gamma lambda_GAE) / (1 - gamma)            5.95 for 0.99 and 0.95
     lam  <- Adam ascent on lam (J_c - d), clamped to [0, lam_max], once per epoch, before both stages
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), in both stages relative to the policy that collected the data, A_r = reward
-advantage (standardised), A_c_i = cost advantages (centred), lam = `multiplier`, gamma = discount of costs,
-lambda_GAE = `cost_gae_lambda`, J_c = mean episode cost over the window, d = `cost_limit`, eps = `clip`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), in both stages relative to the policy that collected the
+data, A_r = reward advantage (standardised), A_c_i = cost advantages (centred), lam = `multiplier`,
+gamma = discount of costs, lambda_GAE = `cost_gae_lambda`, J_c = mean episode cost over the window,
+d = `cost_limit`, eps = `clip`.
 
-As in the usual implementation both stages are passes over minibatches with one Adam state, the KL limit holds in stage
-2 around pi_half, the ratio of stage 2 is not clipped, and the critics are trained in stage 1. With lam = 0 stage 2
-has no gradient at pi_half and only spends what momentum stage 1 has left.
+As in the usual implementation both stages are passes over minibatches with one Adam state, the KL
+limit holds in stage 2 around pi_half, the ratio of stage 2 is not clipped, and the critics are
+trained in stage 1. With lam = 0 stage 2 has no gradient at pi_half and only spends what momentum
+stage 1 has left.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cspo.algorithms.duals import MultiplierSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.algorithms.surrogates import clip_fraction, clipped_reward, divergence, unclipped
 from cspo.errors import CspoError, require_positive
 from cspo.optim.objective import Reference, SurrogateObjective
@@ -52,11 +54,15 @@ class CUPConfig(MultiplierSettings):
 class CUP(WithDual):
     """PPO, then a projection towards lower cost."""
 
+    title = "CUP"
+    look = Look("#7b7b1c", "#c9c96e", DASHED, ">")
     Config = CUPConfig
     summary = "PPO on the reward, then a projection towards lower cost"
     traits = Traits("first", "projection")
 
-    def __init__(self, config: CUPConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: CUPConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         gamma, lambda_GAE = discount
         if gamma >= 1.0:

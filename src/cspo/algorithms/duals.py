@@ -56,8 +56,8 @@ class ProjectedAscent:
 class AdamAscent:
     """Adam on the loss -lam (J_c - d), then clamped to [0, upper].
 
-    Adam makes the step about `lr` whatever the size of the violation, and its second moment remembers the
-    whole run: after a long violation the multiplier reacts late.
+    Adam makes the step about `lr` whatever the size of the violation, and its second moment
+    remembers the whole run: after a long violation the multiplier reacts late.
     """
 
     beta1, beta2, eps = 0.9, 0.999, 1e-8
@@ -76,7 +76,9 @@ class AdamAscent:
         self.second = self.beta2 * self.second + (1.0 - self.beta2) * gradient**2
         first = self.first / (1.0 - self.beta1**self.count)
         second = self.second / (1.0 - self.beta2**self.count)
-        self.lam = np.clip(self.lam - self.lr * first / (np.sqrt(second) + self.eps), 0.0, self.upper)
+        self.lam = np.clip(
+            self.lam - self.lr * first / (np.sqrt(second) + self.eps), 0.0, self.upper
+        )
         return self.lam
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,8 +99,8 @@ class AdamAscent:
 class PIDDual:
     """A PID controller on J_c - d (Stooke, Achiam and Abbeel, 2020): lam = [K_P P + I + K_D D]_+.
 
-    P is a moving average of the error, I its clipped sum times K_I, D the rise of the smoothed cost over `delay`
-    steps. The first `delay` steps measure that rise from zero.
+    P is a moving average of the error, I its clipped sum times K_I, D the rise of the smoothed cost
+    over `delay` steps. The first `delay` steps measure that rise from zero.
     """
 
     def __init__(
@@ -132,7 +134,9 @@ class PIDDual:
 
     def state_dict(self) -> dict[str, Any]:
         """See `Dual`."""
-        return {name: getattr(self, name).copy() for name in ("lam", "I", "error", "cost", "history")}
+        return {
+            name: getattr(self, name).copy() for name in ("lam", "I", "error", "cost", "history")
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """See `Dual`."""

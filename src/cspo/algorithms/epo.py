@@ -5,17 +5,20 @@
     E   = exp(min(J_c - d, M))
     Psi = a softplus(min(L_C, m)) + (1 - a) softplus(min(L_Q, m)),   L_C = mean(r A_c), L_Q = mean(r A_q)
 
-A_q belongs to a second cost critic V_q, the penalty metric network, which values the squares of the costs to come:
+A_q belongs to a second cost critic V_q, the penalty metric network, which values the squares of the
+costs to come:
 
     delta_t = (c_t + gamma V_c(s'))^2 - V_c(s)^2 + gamma^2 V_q(s') - V_q(s)
     A_q     = sum_k (gamma lambda)^(2k) delta_{t+k}, centred;   target of V_q = max(0, A_q + V_q(s))
 
-Symbols: L_R = mean min(r A_r, clip(r) A_r), r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, J_c = mean episode
-cost, d = `cost_limit`, p = `penalty`, a = `linear_share`, M = `violation_cap`, m = `surrogate_cap`.
+Symbols: L_R = mean min(r A_r, clip(r) A_r), r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages,
+J_c = mean episode cost, d = `cost_limit`, p = `penalty`, a = `linear_share`, M = `violation_cap`, m
+= `surrogate_cap`.
 
-The paper gives no numbers, and the authors' program lacks its settings file: this is the form that program computes,
-with p and a as found there and M, m and the division chosen here. It has no multiplier. Where a minibatch's surrogate
-exceeds m its gradient is zero. docs/algorithms/epo.md tells what is known and what is chosen.
+The paper gives no numbers, and the authors' program lacks its settings file: this is the form that
+program computes, with p and a as found there and M, m and the division chosen here. It has no
+multiplier. Where a minibatch's surrogate exceeds m its gradient is zero. docs/algorithms/epo.md
+tells what is known and what is chosen.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.algorithms.surrogates import clip_fraction, clipped_reward, unclipped
 from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
@@ -65,17 +68,23 @@ class EPOConfig:
 class EPO(WithoutDual):
     """PPO with an exponential penalty on a linear and a quadratic cost stream."""
 
+    title = "EPO"
+    look = Look("#6b4c2a", "#c79d70", DASHED, "d")
     Config = EPOConfig
     summary = "PPO with an exponential penalty on costs and their squares (a reconstruction)"
     traits = Traits("first", "penalty")
 
-    def __init__(self, config: EPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: EPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)
 
     @staticmethod
-    def extra_stream(c: FloatArray, V_c: FloatArray, V_c_next: FloatArray, gamma: float, lam: float) -> ExtraStream:
+    def extra_stream(
+        c: FloatArray, V_c: FloatArray, V_c_next: FloatArray, gamma: float, lam: float
+    ) -> ExtraStream:
         """Return the quadratic stream of the costs: what V_q values, with its discount and its lambda."""
         x = (c + gamma * V_c_next) ** 2 - V_c**2
         return ExtraStream(x, gamma**2, lam**2, target_min=0.0)
@@ -104,7 +113,15 @@ class EPO(WithoutDual):
             return np.where(surrogate < m, sigmoid, 0.0)
 
         def slopes(L_R: float, L_C: FloatArray, L_Q: FloatArray) -> list[Any]:
-            return [-1.0 / scale, p * E * a * slope(L_C) / scale, p * E * (1.0 - a) * slope(L_Q) / scale]
+            return [
+                -1.0 / scale,
+                p * E * a * slope(L_C) / scale,
+                p * E * (1.0 - a) * slope(L_Q) / scale,
+            ]
 
-        surrogates = [clipped_reward(batch.adv_r), unclipped(batch.adv_c), unclipped(batch.adv_extra)]
+        surrogates = [
+            clipped_reward(batch.adv_r),
+            unclipped(batch.adv_c),
+            unclipped(batch.adv_extra),
+        ]
         return SurrogateObjective(surrogates, self.config.clip, slopes)

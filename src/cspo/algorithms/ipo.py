@@ -6,12 +6,13 @@
     p    = kappa / (d - J_c)                       the slope of the barrier -kappa log(d - J_c) at J_c
     p    = p_max where J_c >= d or p > p_max       outside the barrier has no value: a constant price instead
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
-p = `penalty` in the log, kappa = `barrier`, p_max = `penalty_max`, J_c = mean episode cost over the window, d =
-`cost_limit`, eps = `clip`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), p = `penalty` in the log, kappa = `barrier`, p_max = `penalty_max`, J_c = mean
+episode cost over the window, d = `cost_limit`, eps = `clip`.
 
-The barrier keeps a feasible policy inside. From an infeasible start the price stays at p_max, which is not made to
-find the way back. Its preset trains on normalised rewards and costs, as the usual implementation does.
+The barrier keeps a feasible policy inside. From an infeasible start the price stays at p_max, which
+is not made to find the way back. Its preset trains on normalised rewards and costs, as the usual
+implementation does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
@@ -52,11 +53,15 @@ class IPOConfig:
 class IPO(WithoutDual):
     """PPO with a logarithmic barrier on every limit."""
 
+    title = "IPO"
+    look = Look("#cc6677", "#f09ca8", SOLID, "p")
     Config = IPOConfig
     summary = "PPO with a logarithmic barrier: costs get dearer as the limit comes near"
     traits = Traits("first", "barrier", feasible_start=True)
 
-    def __init__(self, config: IPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: IPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)
@@ -64,7 +69,8 @@ class IPO(WithoutDual):
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
         kappa = self.config.barrier
-        # The slack at which the price is p_max also stands for every smaller one and for all of the outside.
+        # The slack at which the price is p_max also stands for every smaller one and for all of the
+        # outside.
         p = kappa / np.maximum(d - J_c + 1e-8, kappa / self.config.penalty_max)
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, batch.adv_c.new_tensor(p))
         metrics = fit_clipped(self.learner, batch, A, self.config.clip)

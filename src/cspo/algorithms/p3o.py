@@ -8,12 +8,14 @@
     paper       J_c - d                 as the usual implementation has it: a cost per episode beside one per step
     corrected   (1 - gamma)(J_c - d)    as published: the hinge compares like with like
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
-kappa = `penalty`, J_c = mean episode cost over the window, d = `cost_limit`, gamma = discount of costs, eps = `clip`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), kappa = `penalty`, J_c = mean episode cost over the window, d = `cost_limit`,
+gamma = discount of costs, eps = `clip`.
 
-A minibatch's mean(r A_c) is of the order of 0.05 and J_c - d of 1 to 10, so "paper" is a switch: PPO below the limit,
-PPO plus kappa grad mean(r A_c) above it. "corrected" also opens and closes within an update. In both the ratio of the
-cost is not clipped and the loss is not divided by 1 + kappa, as usually implemented.
+A minibatch's mean(r A_c) is of the order of 0.05 and J_c - d of 1 to 10, so "paper" is a switch:
+PPO below the limit, PPO plus kappa grad mean(r A_c) above it. "corrected" also opens and closes
+within an update. In both the ratio of the cost is not clipped and the loss is not divided by 1 +
+kappa, as usually implemented.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.algorithms.surrogates import clip_fraction, clipped_reward, unclipped
 from cspo.errors import require_not_negative, require_positive
 from cspo.optim.objective import SurrogateObjective
@@ -55,11 +57,15 @@ class P3OConfig:
 class P3O(WithoutDual):
     """PPO with a hinge penalty on every cost."""
 
+    title = "P3O"
+    look = Look("#3a9c8c", "#83dccf", DASHED, "h")
     Config = P3OConfig
     summary = "PPO with an exact penalty: a hinge on each cost, no multiplier"
     traits = Traits("first", "penalty")
 
-    def __init__(self, config: P3OConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: P3OConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.multiplier = np.zeros(num_costs)
@@ -72,7 +78,9 @@ class P3O(WithoutDual):
         def slopes(L_R: float, L_C: FloatArray) -> tuple[Any, ...]:
             return -1.0, kappa * (L_C + c > 0.0)  # the derivative of kappa [L_C + c]_+
 
-        objective = SurrogateObjective([clipped_reward(batch.adv_r), unclipped(batch.adv_c)], eps, slopes)
+        objective = SurrogateObjective(
+            [clipped_reward(batch.adv_r), unclipped(batch.adv_c)], eps, slopes
+        )
         fit = self.learner.fit(batch, objective)
         L_C = (fit.ratio.double() @ batch.adv_c.double()).numpy() / len(fit.ratio)
         return {

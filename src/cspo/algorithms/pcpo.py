@@ -5,16 +5,18 @@
 
     x = H^-1 g ,  p = H^-1 b ,  q = x^T H x ,  r = g^T p ,  s = b^T p
 
-shortened by 0.8 until mean(r A_c) rises by at most [-c]_+ and K <= delta; the reward is not tested. The second term is
-the shortest way, in the norm of H, from the reward step to the linearised limit c + b^T y = 0.
+shortened by 0.8 until mean(r A_c) rises by at most [-c]_+ and K <= delta; the reward is not tested.
+The second term is the shortest way, in the norm of H, from the reward step to the linearised limit
+c + b^T y = 0.
 
-Symbols: g = grad mean(r A_r), b = grad mean(r A_c), c = J_c - d, K = KL(old || new) averaged over samples and action
-dimensions, H = its Hessian at theta_k + damping I, delta = `kl_limit`.
+Symbols: g = grad mean(r A_r), b = grad mean(r A_c), c = J_c - d, K = KL(old || new) averaged over
+samples and action dimensions, H = its Hessian at theta_k + damping I, delta = `kl_limit`.
 
-The usual implementation multiplies x by H once more: its first term Hx is the plain gradient g, with a scale meant for
-x. That is what the paper's experiments ran, so it is the default; the projection then does not end on the limit. Both
-keep c per episode beside surrogates per step: above the limit the step is -p, and the search decides its length. The
-usual implementation repeats a step whose KL overflows until it gives up; "corrected" shortens it.
+The usual implementation multiplies x by H once more: its first term Hx is the plain gradient g,
+with a scale meant for x. That is what the paper's experiments ran, so it is the default; the
+projection then does not end on the limit. Both keep c per episode beside surrogates per step: above
+the limit the step is -p, and the search decides its length. The usual implementation repeats a step
+whose KL overflows until it gives up; "corrected" shortens it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.errors import require_one_limit
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray
@@ -54,18 +56,26 @@ class PCPOConfig(TrustRegionSettings):
 class PCPO(WithoutDual):
     """A reward step projected onto the limit."""
 
+    title = "PCPO"
+    look = Look("#3796cc", "#93d3f6", DASHED, "P")
     Config = PCPOConfig
     summary = "reward step, then a projection onto the limit; one limit"
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(self, config: PCPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: PCPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
         """See `Algorithm`."""
-        cfg, delta, corrected = self.config, self.config.kl_limit, self.config.variant == "corrected"
+        cfg, delta, corrected = (
+            self.config,
+            self.config.kl_limit,
+            self.config.variant == "corrected",
+        )
         A_c, c = batch.adv_c[:, 0], float(J_c[0] - d[0])
 
         region = self.learner.trust_region(batch, cfg.damping, cfg.cg_iterations)
@@ -83,4 +93,9 @@ class PCPO(WithoutDual):
             return new.change(A_c) <= max(-c, 0.0) and new.kl <= delta
 
         step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
-        return {**step.metrics, "violation": c, "projection": projection, **self.learner.fit_critics(batch)}
+        return {
+            **step.metrics,
+            "violation": c,
+            "projection": projection,
+            **self.learner.fit_critics(batch),
+        }

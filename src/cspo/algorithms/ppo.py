@@ -4,8 +4,8 @@
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), eps = `clip`.
 
-Costs are measured, logged and fitted by their critics, but do not influence the policy: the reference for
-what ignoring the limits costs.
+Costs are measured, logged and fitted by their critics, but do not influence the policy: the
+reference for what ignoring the limits costs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cspo.algorithms.duals import WithoutDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DOTTED, Look, Traits, register
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
 from cspo.types import Batch, Discount, FloatArray
@@ -41,11 +41,15 @@ class PPOConfig:
 class PPO(WithoutDual):
     """Unconstrained PPO."""
 
+    title = "PPO"
+    look = Look("#777777", "#a6a6a6", DOTTED, ".")
     Config = PPOConfig
     summary = "unconstrained PPO: measures costs, ignores limits"
     traits = Traits("first", "none")
 
-    def __init__(self, config: PPOConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: PPOConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.multiplier = np.zeros(num_costs)

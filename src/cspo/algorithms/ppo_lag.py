@@ -4,11 +4,12 @@
     maximise  mean min(r A, clip(r, 1 - eps, 1 + eps) A)
     lam  <- Adam ascent on lam (J_c - d), clamped at 0, once per epoch, before the policy update
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages
-(centred), lam = `multiplier`, J_c = mean episode cost over the window, d = `cost_limit`, eps = `clip`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), lam = `multiplier`, J_c = mean episode cost over the window, d = `cost_limit`,
+eps = `clip`.
 
-The ratio is clipped on the combined advantage, as the usual implementations do; CSPO clips the reward and
-the cost separately.
+The ratio is clipped on the combined advantage, as the usual implementations do; CSPO clips the
+reward and the cost separately.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cspo.algorithms.duals import MultiplierSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.errors import require_positive
 from cspo.optim.clipped import fit_clipped
@@ -44,11 +45,15 @@ class PPOLagConfig(MultiplierSettings):
 class PPOLag(WithDual):
     """PPO with Lagrange multipliers."""
 
+    title = "PPO-Lag"
+    look = Look("#0072b2", "#5bb0ea", SOLID, "o")
     Config = PPOLagConfig
     summary = "PPO on the Lagrangian, one adaptive multiplier per constraint"
     traits = Traits("first", "dual")
 
-    def __init__(self, config: PPOLagConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: PPOLagConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.dual = config.make_dual(num_costs)

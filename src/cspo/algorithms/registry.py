@@ -24,19 +24,39 @@ BUILT_IN = (
 class Traits(NamedTuple):
     """What tells algorithms apart at a glance; the table in docs/algorithms/README.md is made from it."""
 
-    order: Literal["first", "second"]  # gradient steps on minibatches, or one trust-region step per epoch
-    limits: (
-        str  # what enforces them, in a word or two: "dual", "penalty", "dual and penalty", "projection", ..., "none"
-    )
+    order: Literal[
+        "first", "second"
+    ]  # gradient steps on minibatches, or one trust-region step per epoch
+    limits: str  # what enforces them, in a word or two: "dual", "penalty", "dual and penalty", "projection", ..., "none"
     feasible_start: bool = False  # whether it needs a policy within the limits to start from
     several_limits: bool = True  # whether it takes more than one constraint
+
+
+Dash = tuple[float, ...]  # lengths of strokes and gaps in points; empty: a solid line
+SOLID: Dash = ()
+DASHED: Dash = (5.0, 1.8)
+DOTTED: Dash = (1.4, 1.6)
+
+
+class Look(NamedTuple):
+    """How an algorithm is drawn: one colour, one dash, one marker, on paper and on the page.
+
+    The built-in hues stay apart for colour-blind readers (after Okabe and Ito, and Tol); where two
+    come close, one is dashed.
+    """
+
+    colour: str  # on white
+    dark: str  # the same hue on a dark ground
+    dash: Dash = SOLID
+    marker: str = "o"
+    stands_out: bool = False
 
 
 class Algorithm(Protocol):
     """What the training loop calls once per epoch.
 
-    A class may also have a static method `extra_stream`, an `ExtraStreamRule`: the policy then gets K more critics, and
-    the batch `adv_extra`. See `epo.py`.
+    A class may also have a static method `extra_stream`, an `ExtraStreamRule`: the policy then gets
+    K more critics, and the batch `adv_extra`. See `epo.py`.
     """
 
     multiplier: FloatArray  # (K,) zeros where there is none
@@ -50,7 +70,8 @@ class Algorithm(Protocol):
 
         Args:
             batch: The epoch's samples.
-            J_c: Mean episode cost of each constraint over the window of finished episodes, shape (K,).
+            J_c: Mean episode cost of each constraint over the window of finished episodes, shape
+                (K,).
             d: Limits, shape (K,).
 
         Returns:
@@ -74,7 +95,8 @@ _registry: dict[str, Any] = {}
 def register(name: str) -> Callable[[type[AlgorithmType]], type[AlgorithmType]]:
     """Make a class available as `--algo name`; it needs a frozen dataclass `Config` as an attribute.
 
-    A later class of the same name takes the place of an earlier one, except that built-in names stay what they are.
+    A later class of the same name takes the place of an earlier one, except that built-in names
+    stay what they are.
     """
 
     def add(cls: type[AlgorithmType]) -> type[AlgorithmType]:
@@ -94,19 +116,29 @@ def _check(name: str, cls: Any) -> None:
     """Refuse a user's class that could not be used, or a name that is not free or cannot name a folder."""
     _load_built_in()
     if name in _registry and _is_built_in(_registry[name]):
-        raise CspoError(f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another one.")
+        raise CspoError(
+            f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another one."
+        )
     if re.fullmatch(r"\w[\w.-]*", name) is None:
         raise CspoError(f"{name!r} cannot name an algorithm: use letters, digits and dashes.")
     if not dataclasses.is_dataclass(getattr(cls, "Config", None)):
-        raise CspoError(f"Algorithm {name!r} has no settings: give {cls.__name__} a frozen dataclass Config.")
-    missing = [part for part in ("update", "state_dict", "load_state_dict") if not callable(getattr(cls, part, None))]
+        raise CspoError(
+            f"Algorithm {name!r} has no settings: give {cls.__name__} a frozen dataclass Config."
+        )
+    missing = [
+        part
+        for part in ("update", "state_dict", "load_state_dict")
+        if not callable(getattr(cls, part, None))
+    ]
     if missing:
         raise CspoError(f"Algorithm {name!r} is incomplete: {cls.__name__} has no {missing[0]}().")
 
 
 def registered_by(module: str) -> list[str]:
     """Return the names of the algorithms that a module, or a package with its modules, has registered."""
-    return [name for name, cls in _registry.items() if f"{cls.__module__}.".startswith(f"{module}.")]
+    return [
+        name for name, cls in _registry.items() if f"{cls.__module__}.".startswith(f"{module}.")
+    ]
 
 
 def _load_built_in() -> None:

@@ -1,8 +1,8 @@
 """The bricks that papers name, a few lines each, in the papers' letters.
 
-`ratio` is r = pi_theta(a|s) / pi_k(a|s), `A` an advantage, `eps` PPO's clip. With a reference policy, `kl` is
-KL(pi_theta || reference) at a sample, summed over action dimensions, and a sample is inside if kl <= `trust`; both
-belong to the objective, see `cspo.optim.objective`.
+`ratio` is r = pi_theta(a|s) / pi_k(a|s), `A` an advantage, `eps` PPO's clip. With a reference
+policy, `kl` is KL(pi_theta || reference) at a sample, summed over action dimensions, and a sample
+is inside if kl <= `trust`; both belong to the objective, see `cspo.optim.objective`.
 """
 
 from __future__ import annotations

@@ -8,12 +8,14 @@
     x    = H^-1 g ,  g = grad mean(r A)
     step = sqrt(2 delta / x^T H x) x , shortened by 0.8 until mean(r A) is no worse and K <= delta
 
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost advantages (centred),
-K = KL(old || new) averaged over samples and action dimensions, H = its Hessian at theta_k + damping I,
-delta = `kl_limit`, lam = `multiplier`, J_c = mean episode cost over the window, d = `cost_limit`.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
+advantages (centred), K = KL(old || new) averaged over samples and action dimensions, H = its
+Hessian at theta_k + damping I, delta = `kl_limit`, lam = `multiplier`, J_c = mean episode cost over
+the window, d = `cost_limit`.
 
-As in the usual implementation K averages over action dimensions, where TRPO has their sum: with m actions the same
-limit allows m times the KL. The multiplier has no upper bound, since the advantage is divided by 1 + lam.
+As in the usual implementation K averages over action dimensions, where TRPO has their sum: with m
+actions the same limit allows m times the KL. The multiplier has no upper bound, since the advantage
+is divided by 1 + lam.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
-from cspo.algorithms.registry import Traits, register
+from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.algorithms.surrogates import lagrangian_advantage
 from cspo.optim.settings import TrustRegionSettings
 from cspo.types import Batch, Discount, FloatArray, per_constraint
@@ -49,11 +51,15 @@ class TRPOPID(WithDual):
     """TRPO with PID-controlled multipliers."""
 
     dual: PIDDual
+    title = "TRPO-PID"
+    look = Look("#882255", "#e583ad", DASHED, "v")
     Config = TRPOPIDConfig
     summary = "trust-region step on the Lagrangian, multipliers from a PID controller"
     traits = Traits("second", "dual")
 
-    def __init__(self, config: TRPOPIDConfig, learner: Learner, num_costs: int, discount: Discount) -> None:
+    def __init__(
+        self, config: TRPOPIDConfig, learner: Learner, num_costs: int, discount: Discount
+    ) -> None:
         """See `Algorithm`."""
         self.config, self.learner = config, learner
         self.dual = config.make_dual(num_costs)

@@ -22,7 +22,11 @@ def examine() -> dict[str, Any]:
     found = versions()
     missing = [name for name, version in found.items() if version == "missing"]
     checks: list[dict[str, Any]] = [
-        _result("packages", not missing, f"missing: {', '.join(missing)}" if missing else "all installed"),
+        _result(
+            "packages",
+            not missing,
+            f"missing: {', '.join(missing)}" if missing else "all installed",
+        ),
         _result("mujoco version", *_mujoco_version(found["mujoco"])),
     ]
     machine: dict[str, Any] = {
@@ -122,7 +126,9 @@ def _step_task() -> str:
 def _train_and_reload() -> str:
     from cspo.train import Trainer
 
-    config = make_config(TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False)
+    config = make_config(
+        TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False
+    )
     with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
         trainer = Trainer(config, run_dir=Path(folder) / "run")
         assert trainer.run is not None
@@ -155,5 +161,7 @@ def format_findings(findings: dict[str, Any]) -> str:
     ]
     for check in findings["checks"]:
         lines.append(f"{'ok' if check['ok'] else 'FAILED':<6}  {check['name']}: {check['detail']}")
-    lines.append("Everything works." if findings["healthy"] else "Something is wrong: see FAILED above.")
+    lines.append(
+        "Everything works." if findings["healthy"] else "Something is wrong: see FAILED above."
+    )
     return "\n".join(lines)

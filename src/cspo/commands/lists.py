@@ -54,7 +54,10 @@ def algos(arguments: Sequence[str]) -> int:
     """Run `cspo algos`."""
     options = parse(AlgosOptions, "algos", arguments)
     use_plugin({"plugin": options.plugin})
-    rows = [{"name": name, "summary": getattr(get_algorithm(name), "summary", "")} for name in algorithm_names()]
+    rows = [
+        {"name": name, "summary": getattr(get_algorithm(name), "summary", "")}
+        for name in algorithm_names()
+    ]
     if options.json:
         print(json.dumps(rows))
         return 0

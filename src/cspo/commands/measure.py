@@ -67,7 +67,9 @@ def bench(arguments: Sequence[str]) -> int:
         return 0
     what, rest = arguments[0], arguments[1:]
     if what not in BENCHES:
-        raise CspoError(f"cspo bench measures `env` or `train`, not {what!r}: {nearest(what, BENCHES)}")
+        raise CspoError(
+            f"cspo bench measures `env` or `train`, not {what!r}: {nearest(what, BENCHES)}"
+        )
     if what == "env":
         env_options = parse(BenchEnvOptions, "bench env", rest)
         _check_positive(num_envs=env_options.num_envs, seconds=env_options.seconds)
@@ -99,7 +101,9 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(result))
         return
     for name, value in result.items():
-        print(f"{name:<16} {f'{value:,.4g}' if isinstance(value, float) and value < 1000 else _rounded(value)}")
+        print(
+            f"{name:<16} {f'{value:,.4g}' if isinstance(value, float) and value < 1000 else _rounded(value)}"
+        )
 
 
 def _rounded(value: Any) -> str:
@@ -120,7 +124,9 @@ def parity(arguments: Sequence[str]) -> int:
     """Run `cspo parity`; the exit code is 1 if a tolerance is exceeded."""
     options = parse(ParityOptions, "parity", arguments)
     if not options.files:
-        raise CspoError("Name the recordings to replay, as in `cspo parity SafetyHopperVelocity-v1.npz`.")
+        raise CspoError(
+            "Name the recordings to replay, as in `cspo parity SafetyHopperVelocity-v1.npz`."
+        )
     from cspo.envs.tools.parity import format_report, replay
 
     reports = [replay(file) for file in options.files]

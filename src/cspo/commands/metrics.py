@@ -33,7 +33,9 @@ class MetricsOptions:
     """Measure how runs recover from violations: frequency (VF), time to safety (TTS), reward preservation (RP)."""
 
     runs: Annotated[
-        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="")
+        tuple[Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint=""),
     ]
     """Run folders, or CSV files with one row per epoch; those of OmniSafe are recognised."""
     limit: typed(float | None, "limit") = None  # type: ignore[valid-type]
@@ -85,14 +87,20 @@ def _measure(path: Path, options: MetricsOptions) -> _Measured:
     from cspo.lab.metrics import read_series, recovery
     from cspo.lab.report.reading import fingerprint, parts_of, variant_of
 
-    roles = {"return": options.return_column, "cost": options.cost_column, "limit": options.limit_column}
+    roles = {
+        "return": options.return_column,
+        "cost": options.cost_column,
+        "limit": options.limit_column,
+    }
     names = {role: name for role, name in roles.items() if name is not None}
     found = recovery(read_series(path, limit=options.limit, names=names), options.skip)
     folder = path if path.is_dir() else path.parent
     if (folder / "config.toml").is_file():
         settings = read_settings(folder / "config.toml")
         task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
-        variant = variant_of(folder.name, str(task), str(algo), seed) if isinstance(seed, int) else ""
+        variant = (
+            variant_of(folder.name, str(task), str(algo), seed) if isinstance(seed, int) else ""
+        )
         return _Measured(str(path), task, algo, variant, seed, fingerprint(settings), found)
     if (parts := parts_of(path.stem)) is not None:  # such as TASK-ALGO-seed0.csv
         return _Measured(str(path), *parts, kind=" ".join(parts[:3]), recovery=found)
@@ -113,7 +121,9 @@ def _as_json(measured: Sequence[_Measured], groups: Groups, skip: float) -> dict
     summaries = []
     for runs in groups:
         summary = dataclasses.asdict(summarise([run.recovery for run in runs]))
-        summaries.append({**_identity(runs[0]), "runs": [run.name for run in runs], **summary, **_split(runs)})
+        summaries.append(
+            {**_identity(runs[0]), "runs": [run.name for run in runs], **summary, **_split(runs)}
+        )
     rows = []
     for run in measured:
         plain = dataclasses.asdict(run.recovery)
@@ -150,14 +160,19 @@ def _print_table(measured: Sequence[_Measured], groups: Groups, skip: float) -> 
     if groups:
         table.add_row()
     for runs in groups:
-        table.add_row(f"{_label(runs)}, {len(runs)} runs", *_summary_cells(summarise([run.recovery for run in runs])))
+        table.add_row(
+            f"{_label(runs)}, {len(runs)} runs",
+            *_summary_cells(summarise([run.recovery for run in runs])),
+        )
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # a file or a pipe has no width: nothing is folded
         console = Console(highlight=False, markup=False, width=10_000)
     console.print(table)
     print("\n" + NOTES.format(skip=100 * skip))
     if groups:
-        print("Under the runs: mean ± standard deviation over them; (2/3) where two of three have a value.")
+        print(
+            "Under the runs: mean ± standard deviation over them; (2/3) where two of three have a value."
+        )
     alone = [[run] for run in measured if not any(run in runs for runs in groups)]
     _print_splits([*alone, *groups])
     unknown = sum(run.recovery.unknown_epochs for run in measured)
@@ -167,7 +182,11 @@ def _print_table(measured: Sequence[_Measured], groups: Groups, skip: float) -> 
 
 def _label(runs: Sequence[_Measured]) -> str:
     first = runs[0]
-    return first.name if len(runs) == 1 else " ".join(filter(None, (first.task, first.algo, first.variant)))
+    return (
+        first.name
+        if len(runs) == 1
+        else " ".join(filter(None, (first.task, first.algo, first.variant)))
+    )
 
 
 def _print_splits(groups: Groups) -> None:
@@ -184,7 +203,9 @@ def _print_splits(groups: Groups) -> None:
             )
             lines.append(f"  {_label(runs)}: {'; '.join(shown)}")
     if lines:
-        print("\nViolations with the lowest (flat) and the highest (steep) 30 % of the constraint's gradient norm:")
+        print(
+            "\nViolations with the lowest (flat) and the highest (steep) 30 % of the constraint's gradient norm:"
+        )
         print("\n".join(lines))
 
 

@@ -23,11 +23,14 @@ PluginOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior
 HELP = ("-h", "--help")
 
 
-def parse(command: type[Options], name: str, arguments: Sequence[str], default: Any = None) -> Options:
+def parse(
+    command: type[Options], name: str, arguments: Sequence[str], default: Any = None
+) -> Options:
     """Return the options of a command, or print its help and leave.
 
     Args:
-        command: Frozen dataclass; its docstring is the description, a string under a field explains it.
+        command: Frozen dataclass; its docstring is the description, a string under a field explains
+            it.
         name: The command as it is typed after `cspo`.
         arguments: What was typed after it.
         default: Values of options that are not given, if they differ from the dataclass's own.
@@ -59,8 +62,12 @@ def _refuse_unknown(unknown: list[str], command: type, name: str) -> None:
         return
     flags = [word.split("=", 1)[0] for word in unknown if word.startswith("-")]
     if flags:
-        raise CspoError(f"cspo {name} has no option {flags[0]}: {nearest(flags[0], option_names(command))}")
-    raise CspoError(f"cspo {name} does not know what to do with {unknown[0]!r}. See `cspo {name} --help`.")
+        raise CspoError(
+            f"cspo {name} has no option {flags[0]}: {nearest(flags[0], option_names(command))}"
+        )
+    raise CspoError(
+        f"cspo {name} does not know what to do with {unknown[0]!r}. See `cspo {name} --help`."
+    )
 
 
 def option_names(command: type) -> list[str]:
@@ -85,7 +92,9 @@ def _flat_fields(command: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
 def _plain(text: str) -> str:
     """Return the sentence inside a drawn box."""
     lines = [re.sub(r"[│╭╮╰╯─┃━┏┓┗┛|]+", " ", line).strip() for line in text.splitlines()]
-    words = [line for line in lines if line and not re.fullmatch(r"(Parsing|Required) \w+|\W*", line)]
+    words = [
+        line for line in lines if line and not re.fullmatch(r"(Parsing|Required) \w+|\W*", line)
+    ]
     sentence = " ".join(" ".join(words[:2]).split())
     return sentence if sentence.endswith((".", "?")) else sentence + "."
 

@@ -12,7 +12,9 @@ from cspo.commands.options import parse
 from cspo.errors import CspoError
 
 FolderArguments = Annotated[
-    tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR ...]", help_behavior_hint="")
+    tuple[str, ...],
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="DIR [DIR ...]", help_behavior_hint=""),
 ]
 
 

@@ -70,8 +70,11 @@ def evaluate(arguments: Sequence[str]) -> int:
         check_video(options.video, options.video_episodes, options.width, options.height)
     policy = load(options.run, plugin=options.plugin)
     rows = measure(policy, options.episodes, seed=options.seed)
-    # Out of the door before anything is drawn: whatever a graphics driver does, the numbers are not lost.
-    print(json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows), flush=True)
+    # Out of the door before anything is drawn: whatever a graphics driver does, the numbers are not
+    # lost.
+    print(
+        json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows), flush=True
+    )
     if options.video is not None:
         _film(options, policy)
     return 0
@@ -115,7 +118,9 @@ def format_rows(rows: Sequence[EvaluationRow]) -> str:
         for name, cost, limit in zip(labels, row.cost, row.cost_limit, strict=True):
             lines.append(f"  {name:<{width}}  {_with_interval(cost)}  limit {limit:g}")
         share = row.violation_rate
-        violated = f"{100 * share.mean:.0f} % of episodes  [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        violated = (
+            f"{100 * share.mean:.0f} % of episodes  [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        )
         lines.append(f"  {'violated':<{width}}  {violated}")
     return "\n".join([*lines, "Brackets are 95 % confidence intervals."])
 

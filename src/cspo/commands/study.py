@@ -32,23 +32,28 @@ class RunOptions:
         cspo study run my_study.toml --out studies/mine --only '*-seed0' '*-ppo-lag-*'
         cspo study run paper-main --out /shared/main --engine ray
 
-    docs/studies.md explains the file. The exit code is 0 if all runs are finished, 1 if some failed.
+    docs/studies.md explains the file. The exit code is 0 if all runs are finished, 1 if some
+    failed.
     """
 
     study: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="STUDY")]
     """TOML file, or the name of a shipped study (`cspo study list`)."""
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
-    """Folder of the study, new or that of an earlier start; with Ray also an address such as s3://bucket/study."""
+    """Folder of the study, new or that of an earlier start; with Ray also an address such as
+    s3://bucket/study."""
     jobs: typed(int | None, "jobs") = None  # type: ignore[valid-type]
-    """Runs at a time, one process each; by default one per core, of this machine or of the cluster."""
+    """Runs at a time, one process each; by default one per core, of this machine or of the
+    cluster."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = ()
-    """Train these runs now, in this order: ids or patterns such as '*-seed0' (quoted). All by default."""
+    """Train these runs now, in this order: ids or patterns such as '*-seed0' (quoted). All by
+    default."""
     archive: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """An archive of this study: runs that are finished in it are taken over, not trained again."""
     engine: typed(Literal["local", "ray"], "engine") = "local"  # type: ignore[valid-type]
     """Where to train: on this machine, or on a Ray cluster."""
     address: typed(str | None, "address") = None  # type: ignore[valid-type]
-    """With --engine ray, the cluster: host:port, ray://host:port, or by default the one of this machine (auto)."""
+    """With --engine ray, the cluster: host:port, ray://host:port, or by default the one of this
+    machine (auto)."""
     cpus: typed(float | None, "cpus") = None  # type: ignore[valid-type]
     """With --engine ray, cores that a run reserves; 1 by default."""
 
@@ -67,7 +72,8 @@ class StatusOptions:
 class ArchiveOptions:
     """Copy the results of a study for keeping or publishing: epochs (compressed), settings, summaries, no checkpoints.
 
-    Again: adds what has been finished since. `cspo report` and `cspo metrics` read the copy like the study itself.
+    Again: adds what has been finished since. `cspo report` and `cspo metrics` read the copy like
+    the study itself.
     """
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -111,7 +117,9 @@ def run(arguments: Sequence[str]) -> int:
     chosen = study.named(options.only) if options.only else study.runs
     mirror = _mirror(options.out)
     if mirror is not None and options.archive is not None:
-        raise CspoError("--archive is for a study in a folder: take the archive over there, then train.")
+        raise CspoError(
+            "--archive is for a study in a folder: take the archive over there, then train."
+        )
     engine = _engine(options, mirror)
     from cspo.lab.study.schedule import run_study
     from cspo.lab.study.state import StudyFolder
@@ -128,12 +136,16 @@ def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
             raise CspoError(f"--cpus must be positive, not {options.cpus:g}.")
         from cspo.lab.study.ray_engine import RayEngine
 
-        return RayEngine(options.address, jobs=options.jobs, cpus=options.cpus or 1.0, mirror=mirror)
+        return RayEngine(
+            options.address, jobs=options.jobs, cpus=options.cpus or 1.0, mirror=mirror
+        )
     for name in ("address", "cpus"):
         if getattr(options, name) is not None:
             raise CspoError(f"--{name} is for --engine ray.")
     if mirror is not None:
-        raise CspoError(f"--out {options.out} is an address: that is for --engine ray. Give a folder here.")
+        raise CspoError(
+            f"--out {options.out} is an address: that is for --engine ray. Give a folder here."
+        )
     from cspo.lab.study.engine import LocalEngine
 
     return LocalEngine(options.jobs or available_cores())
@@ -206,8 +218,12 @@ def list_studies(arguments: Sequence[str]) -> int:
     for row in rows:
         steps, hours = f"{row['steps'] / 1e6:,.0f} M", f"{row['core_hours']:,.2f}"
         hours = hours if row["core_hours"] < 10 else f"{row['core_hours']:,.0f}"
-        print(f"{row['name']:<{width}}  {row['runs']:>5}  {steps:>8}  {hours:>10}  {row['description']}")
-    print("\nCore hours are estimates, from 2 950 (Humanoid) to 16 000 (Swimmer) steps/s per core: docs/studies.md.")
+        print(
+            f"{row['name']:<{width}}  {row['runs']:>5}  {steps:>8}  {hours:>10}  {row['description']}"
+        )
+    print(
+        "\nCore hours are estimates, from 2 950 (Humanoid) to 16 000 (Swimmer) steps/s per core: docs/studies.md."
+    )
     return 0
 
 

@@ -19,7 +19,8 @@ LONGEST = 100_000  # iterations
 class ToyOptions:
     """Draw primal-dual descent and CSPO on a problem with two parameters and a steep boundary.
 
-    Both start at the same point with the same step sizes and lambda = 0. Writes toy.png, toy.svg and toy.gif.
+    Both start at the same point with the same step sizes and lambda = 0. Writes toy.png, toy.svg
+    and toy.gif.
     """
 
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "toy"

@@ -40,11 +40,22 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "update": (
         "How the networks are fitted to an epoch.",
         (
-            *("passes", "minibatch_size", "target_kl", "kl_check", "actor_lr", "actor_lr_decay", "critic_lr"),
+            *(
+                "passes",
+                "minibatch_size",
+                "target_kl",
+                "kl_check",
+                "actor_lr",
+                "actor_lr_decay",
+                "critic_lr",
+            ),
             *("max_grad_norm", "critic_l2", "entropy_coefficient"),
         ),
     ),
-    "files": ("What is kept in the run folder.", ("checkpoint_every", "keep_checkpoints", "tensorboard")),
+    "files": (
+        "What is kept in the run folder.",
+        ("checkpoint_every", "keep_checkpoints", "tensorboard"),
+    ),
 }
 DESCRIPTION = """Train a policy that maximises return while keeping costs under limits.
 
@@ -95,7 +106,11 @@ def _resume(arguments: Sequence[str]) -> int:
     options = parse(ResumeOptions, "train", arguments)
     from cspo.runs.session import resume
 
-    changes = {"total_steps": options.total_steps, "threads": options.threads, "plugin": options.plugin}
+    changes = {
+        "total_steps": options.total_steps,
+        "threads": options.threads,
+        "plugin": options.plugin,
+    }
     given = {key: value for key, value in changes.items() if value is not None}
     resume(options.resume, quiet=options.quiet, **given)
     return 0
@@ -114,10 +129,20 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     base = make_config(task or ANY_TASK, algo, file)
     options: Any = parse(kind, "train", arguments, default=_filled(kind, base, task))
     if not task:
-        raise CspoError("Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`.")
-    values = {name: value for group in GROUPS for name, value in vars(getattr(options, group)).items()}
+        raise CspoError(
+            "Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`."
+        )
+    values = {
+        name: value for group in GROUPS for name, value in vars(getattr(options, group)).items()
+    }
     own = {} if not hasattr(options, "algorithm") else vars(options.algorithm)
-    named_here = {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": dict(own), **plugin}
+    named_here = {
+        "task": task,
+        "algo": algo,
+        "cost_limit": options.cost_limit,
+        "algorithm": dict(own),
+        **plugin,
+    }
     config = from_dict(values | named_here)
     check_task_name(config.task)  # before PyTorch is loaded
     return config, options.run_dir, options.quiet
@@ -151,21 +176,31 @@ def options_class(algo: str) -> type:
         _field("algo", typed(str, "algo", explained["algo"]), "cspo"),
         _field("plugin", _text("FILE", explained["plugin"]), None),
         _field("cost_limit", setting("cost_limit"), (25.0,)),
-        _field("run_dir", _text("DIR", "New folder for the run; by default runs/TASK-ALGO-seedN."), None),
+        _field(
+            "run_dir",
+            _text("DIR", "New folder for the run; by default runs/TASK-ALGO-seedN."),
+            None,
+        ),
         _field("config", _text("FILE", "TOML file with settings; flags win over it."), None),
-        _field("resume", _text("RUN", "Continue the run in this folder instead of starting one."), None),
+        _field(
+            "resume", _text("RUN", "Continue the run in this folder instead of starting one."), None
+        ),
         _field("quiet", Annotated[bool, tyro.conf.arg(help="Print no progress.")], False),
     ]
     declared = {item.name: item for item in dataclasses.fields(TrainConfig)}
     for group, (title, names) in GROUPS.items():
-        fields.append(_group(group, title, [_copied(declared[name], setting(name)) for name in names]))
+        fields.append(
+            _group(group, title, [_copied(declared[name], setting(name)) for name in names])
+        )
     own_hints, own_explained = typing.get_type_hints(own), _explanations(own)
     members = [
         _copied(item, typed(own_hints[item.name], item.name, own_explained[item.name]))
         for item in dataclasses.fields(own)
     ]
     if members:
-        fields.append(_group("algorithm", f"Settings of {algo}; another --algo has others.", members))
+        fields.append(
+            _group("algorithm", f"Settings of {algo}; another --algo has others.", members)
+        )
     kind = dataclasses.make_dataclass("TrainOptions", fields, frozen=True)
     kind.__doc__ = DESCRIPTION
     return kind
@@ -177,11 +212,17 @@ def _field(name: str, hint: Any, default: Any) -> Any:
 
 def _copied(item: dataclasses.Field[Any], hint: Any) -> Any:
     """Return a field with the name and the default of `item`."""
-    return item.name, hint, dataclasses.field(default=item.default, default_factory=item.default_factory)  # type: ignore[call-overload]
+    return (
+        item.name,
+        hint,
+        dataclasses.field(default=item.default, default_factory=item.default_factory),
+    )  # type: ignore[call-overload]
 
 
 def _text(metavar: str, explanation: str) -> Any:
-    return Annotated[str | None, tyro.conf.arg(metavar=metavar, help=explanation, help_behavior_hint="")]
+    return Annotated[
+        str | None, tyro.conf.arg(metavar=metavar, help=explanation, help_behavior_hint="")
+    ]
 
 
 def _group(name: str, title: str, members: list[Any]) -> Any:
@@ -193,14 +234,18 @@ def _group(name: str, title: str, members: list[Any]) -> Any:
 def _filled(kind: type, base: TrainConfig, task: str | None) -> Any:
     """Return the options with the settings of `base` as their values."""
     general = {
-        item.name: dataclasses.replace(getattr(kind(), item.name), **_members(getattr(kind(), item.name), base))
+        item.name: dataclasses.replace(
+            getattr(kind(), item.name), **_members(getattr(kind(), item.name), base)
+        )
         for item in dataclasses.fields(kind)
         if item.name in GROUPS
     }
     if hasattr(kind(), "algorithm"):
         own = kind().algorithm
         general["algorithm"] = dataclasses.replace(own, **_members(own, base.algorithm))
-    return dataclasses.replace(kind(), task=task, algo=base.algo, cost_limit=base.cost_limit, **general)
+    return dataclasses.replace(
+        kind(), task=task, algo=base.algo, cost_limit=base.cost_limit, **general
+    )
 
 
 def _members(group: Any, source: Any) -> dict[str, Any]:

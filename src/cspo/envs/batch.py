@@ -19,7 +19,9 @@ class StepResult(NamedTuple):
     The arrays belong to the environment and are overwritten by its next call: copy what you keep.
     """
 
-    observation: FloatArray  # (N, D) the next observation; a finished environment shows its new episode
+    observation: (
+        FloatArray  # (N, D) the next observation; a finished environment shows its new episode
+    )
     reward: FloatArray  # (N,)
     cost: FloatArray  # (N, K)
     terminated: BoolArray  # (N,) the task ended the episode
@@ -42,8 +44,8 @@ class StepResult(NamedTuple):
 class BatchEnv(Protocol):
     """N environments stepped together, with same-step automatic reset.
 
-    An environment whose episode ended is reset within the same `step`: `observation` already shows the new
-    episode and `final_observation` keeps the last one of the old.
+    An environment whose episode ended is reset within the same `step`: `observation` already shows
+    the new episode and `final_observation` keeps the last one of the old.
     """
 
     name: str
@@ -84,7 +86,9 @@ class NativeEnv(BatchEnv, Protocol):
     """What the tasks simulated by this package offer beyond a `BatchEnv`."""
 
     info_terms: dict[str, FloatArray]  # named facts of the last step, (N,) each
-    total_cost: FloatArray  # (N,) 0 or 1: the cost of the last step, whichever of its terms are constrained
+    total_cost: (
+        FloatArray  # (N,) 0 or 1: the cost of the last step, whichever of its terms are constrained
+    )
 
     def seed_one(self, index: int, seed: int | None) -> None:
         """Start the random stream of one copy anew; None leaves it as it is."""
@@ -98,26 +102,39 @@ class NativeEnv(BatchEnv, Protocol):
 def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Return `actions` as a float64 array, or refuse them if their shape is wrong or a value is not finite.
 
-    A simulator would go on with a NaN for the rest of the episode, and some steps later blame something else.
+    A simulator would go on with a NaN for the rest of the episode, and some steps later blame
+    something else.
     """
     try:
         array = np.asarray(actions, np.float64)
     except (TypeError, ValueError):
-        raise CspoError(f"{name} takes actions of shape {shape}, and these are not an array of numbers.") from None
+        raise CspoError(
+            f"{name} takes actions of shape {shape}, and these are not an array of numbers."
+        ) from None
     if array.shape != shape:
         raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
     if not np.isfinite(array).all():
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
-        raise CspoError(f"{name} was given an action that is not finite (NaN or infinity), for copy {copy}.")
+        raise CspoError(
+            f"{name} was given an action that is not finite (NaN or infinity), for copy {copy}."
+        )
     return array
 
 
-SEEDS = 2**32  # NumPy's legacy generator, which the navigation tasks draw from, takes seeds below this
+SEEDS = (
+    2**32
+)  # NumPy's legacy generator, which the navigation tasks draw from, takes seeds below this
 
 
 def check_seed(name: str, seed: int | None, copies: int = 1) -> None:
     """Refuse a seed that the random streams of `copies` copies, from `seed` on, cannot begin with."""
     if seed is None:
         return
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed <= SEEDS - copies:
-        raise CspoError(f"a seed of {name} is a whole number from 0 to {SEEDS - copies}, not {seed!r}.")
+    if (
+        isinstance(seed, bool)
+        or not isinstance(seed, int | np.integer)
+        or not 0 <= seed <= SEEDS - copies
+    ):
+        raise CspoError(
+            f"a seed of {name} is a whole number from 0 to {SEEDS - copies}, not {seed!r}."
+        )

@@ -19,13 +19,16 @@ TRIAL_SECONDS = 3.0  # ... unless the environment is slow
 
 
 def check_env(
-    env: Any, cost_fn: Any = None, cost_terms: Sequence[str] = (), env_options: Mapping[str, Any] | None = None
+    env: Any,
+    cost_fn: Any = None,
+    cost_terms: Sequence[str] = (),
+    env_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Try an environment with random actions and return what is wrong with it, one sentence each.
 
     Args:
-        env: A task name, a Gymnasium id, "module:factory", a factory, or an environment. Your own environment
-            is reset and stepped but not closed; reset it before you use it again.
+        env: A task name, a Gymnasium id, "module:factory", a factory, or an environment. Your own
+            environment is reset and stepped but not closed; reset it before you use it again.
         cost_fn: The cost function you would train with, if the environment has no cost of its own.
         cost_terms: The terms of its cost you would constrain one by one.
         env_options: The keyword arguments you would make it with.
@@ -52,7 +55,9 @@ def check_env(
 def _one_environment(env: Any, options: Mapping[str, Any]) -> tuple[bool, Any]:
     """Return (whether it was made here, a single environment)."""
     if is_batch_env(env):
-        raise CspoError("check_env tries single environments: pass the environment, its name or a factory.")
+        raise CspoError(
+            "check_env tries single environments: pass the environment, its name or a factory."
+        )
     return (False, env) if is_environment(env) else (True, factory_of(env, options)())
 
 
@@ -115,10 +120,14 @@ class _Trial:
         space = self.env.observation_space
         array = np.asarray(observation)
         if array.shape != space.shape:
-            self.say(f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}.")
+            self.say(
+                f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}."
+            )
             return
         if array.dtype != space.dtype:
-            self.say(f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}.")
+            self.say(
+                f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}."
+            )
         if not np.isfinite(array.astype(np.float64)).all():
             self.say(f"{where} gave a non-finite observation (NaN or infinity).")
         elif (array < space.low).any() or (array > space.high).any():
@@ -140,13 +149,21 @@ class _Trial:
                     answer = self.env.step(self._action(generator))
                 except Exception:
                     break  # said by the longer trial
-                if not isinstance(answer, tuple) or len(answer) not in (5, 6) or answer[-3] or answer[-2]:
+                if (
+                    not isinstance(answer, tuple)
+                    or len(answer) not in (5, 6)
+                    or answer[-3]
+                    or answer[-2]
+                ):
                     break
                 observations.append(answer[0])
-            runs.append([None if one is None else np.array(one, np.float64) for one in observations])
+            runs.append(
+                [None if one is None else np.array(one, np.float64) for one in observations]
+            )
         first, second = runs
         if len(first) == len(second) and all(
-            (a is None and b is None) or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
+            (a is None and b is None)
+            or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
             for a, b in zip(first, second, strict=True)
         ):
             return
@@ -187,12 +204,16 @@ class _Trial:
             self.say(f"step() raised {type(fault).__name__}: {fault}")
             return None
         try:
-            observation, reward, cost, terminated, truncated, info = split_step(answer, "the environment")
+            observation, reward, cost, terminated, truncated, info = split_step(
+                answer, "the environment"
+            )
         except CspoError as fault:
             self.say(str(fault))
             return None
         if self.num_values not in (None, len(answer)):
-            self.say("step() sometimes returns five values and sometimes six: return the same number always.")
+            self.say(
+                "step() sometimes returns five values and sometimes six: return the same number always."
+            )
         self.num_values = len(answer)
         self._check_observation(observation, "step()")
         self._check_reward(reward)
@@ -236,7 +257,9 @@ class _Trial:
             self.say("step() gives two different costs, as its third value and in info['cost'].")
         if cost is None:
             sometimes = " in some steps" if self.num_costs is not None else ""
-            self.say(f"It gives no cost{sometimes}: return info['cost'] in every step, or pass cost_fn=...")
+            self.say(
+                f"It gives no cost{sometimes}: return info['cost'] in every step, or pass cost_fn=..."
+            )
             return False
         values = _numbers(cost)
         if values is None:
@@ -249,15 +272,21 @@ class _Trial:
         from cspo.envs.gym_batch import names_of_costs
 
         if self.num_costs not in (None, values.size):
-            self.say(f"The number of costs changes: {self.num_costs} in one step and {values.size} in another.")
+            self.say(
+                f"The number of costs changes: {self.num_costs} in one step and {values.size} in another."
+            )
         self.num_costs = values.size
         names = None if self.cost_terms else names_of_costs(self.env)
         if names is not None and len(names) != values.size:
-            self.say(f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}.")
+            self.say(
+                f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}."
+            )
         if not np.isfinite(values).all():
             self.say("The cost was not finite (NaN or infinity).")
         elif (values < 0).any():
-            self.say("The cost was negative: a cost is 0 where nothing is wrong and positive otherwise.")
+            self.say(
+                "The cost was negative: a cost is 0 where nothing is wrong and positive otherwise."
+            )
 
     def _check_time_limit(self, episodes: int) -> None:
         from cspo.envs.gym_batch import time_limit_of

@@ -1,8 +1,9 @@
 """Both directions between this package and Gymnasium.
 
-`GymBatchEnv` makes any Gymnasium environment a `BatchEnv`. The other way, `import cspo` registers the native tasks
-(`registration.py`), so that `gymnasium.make("cspo/SafetyHopperVelocity-v1")` and `gymnasium.make_vec(...)` know them;
-`gymnasium.make("cspo:cspo/SafetyHopperVelocity-v1")` imports the package by itself.
+`GymBatchEnv` makes any Gymnasium environment a `BatchEnv`. The other way, `import cspo` registers
+the native tasks (`registration.py`), so that `gymnasium.make("cspo/SafetyHopperVelocity-v1")` and
+`gymnasium.make_vec(...)` know them; `gymnasium.make("cspo:cspo/SafetyHopperVelocity-v1")` imports
+the package by itself.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ RENDER_MODES = ["rgb_array"]
 class SafetyTaskEnv(gymnasium.Env[Any, Any]):
     """One native task as a Gymnasium environment: five values per step, the cost in `info["cost"]`.
 
-    Resets draw the same random numbers as Safety-Gymnasium; the time limit is Gymnasium's `TimeLimit`
-    wrapper.
+    Resets draw the same random numbers as Safety-Gymnasium; the time limit is Gymnasium's
+    `TimeLimit` wrapper.
 
     Args:
         task: Name of the task.
@@ -65,7 +66,9 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
         self.cost_names = self._batch.cost_names
         self.observation_space, self.action_space = _spaces(self._batch)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """Start an episode; without a seed the random stream of the task goes on."""
         super().reset(seed=seed)
         self._batch.seed_one(0, seed)
@@ -100,8 +103,8 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
 class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     """N copies of a native task as a Gymnasium vector environment with same-step automatic reset.
 
-    `info` holds `cost` and what else the task tells of every copy for the step just taken, (N,) each. Where an
-    episode ended, `final_obs` and `final_info` follow Gymnasium's conventions.
+    `info` holds `cost` and what else the task tells of every copy for the step just taken, (N,)
+    each. Where an episode ended, `final_obs` and `final_info` follow Gymnasium's conventions.
 
     Args:
         task: Name of the task.
@@ -134,7 +137,9 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         """Create the simulators."""
         check_native(task, (), options)
-        self._batch = make_native(task, num_envs, threads, **({"time_limit": max_episode_steps} | options))
+        self._batch = make_native(
+            task, num_envs, threads, **({"time_limit": max_episode_steps} | options)
+        )
         self._painter = _Painter(render_mode, width, height, camera)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.metadata = self.metadata | {"render_fps": _frames_per_second(task)}
@@ -144,7 +149,10 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """Start N episodes; copy i is seeded with `seed + i`, or with `seed[i]`."""
         if isinstance(seed, Sequence):
@@ -198,7 +206,9 @@ class _Painter:
             from cspo.envs.tools.render import Renderer
 
             self._renderer = Renderer(*self._size)
-        return tuple(self._renderer.draw(batch.scene(i), self._camera) for i in range(batch.num_envs))
+        return tuple(
+            self._renderer.draw(batch.scene(i), self._camera) for i in range(batch.num_envs)
+        )
 
     def close(self) -> None:
         if self._renderer is not None:

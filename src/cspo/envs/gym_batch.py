@@ -11,27 +11,29 @@ from gymnasium.spaces import Box
 from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions
 from cspo.errors import CspoError, EnvironmentFault, nearest
 
-CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]  # (observation, action, next observation, info)
+CostFunction = Callable[
+    [Any, Any, Any, dict[str, Any]], Any
+]  # (observation, action, next observation, info)
 
 
 class GymBatchEnv(BatchEnv):
     """N Gymnasium environments with Box observations and Box actions, and a cost.
 
-    The cost of a step is what `cost_fn` returns, if given; the values `info["cost_TERM"]` of `cost_terms`, if
-    given; otherwise the third of six returned values, as in
-    Safety-Gymnasium; otherwise `info["cost"]`. It is one number or a sequence of K numbers. K is the length
-    of the environment's `cost_names`, or its `num_costs`; an environment with neither is asked by one reset
-    and step at construction, after which its random generator is put back.
+    The cost of a step is what `cost_fn` returns, if given; the values `info["cost_TERM"]` of
+    `cost_terms`, if given; otherwise the third of six returned values, as in Safety-Gymnasium;
+    otherwise `info["cost"]`. It is one number or a sequence of K numbers. K is the length of the
+    environment's `cost_names`, or its `num_costs`; an environment with neither is asked by one
+    reset and step at construction, after which its random generator is put back.
 
-    Actions are clipped to the action space before the environment sees them, because a Gymnasium environment
-    may rely on that. Observations and actions that are not vectors are flattened.
+    Actions are clipped to the action space before the environment sees them, because a Gymnasium
+    environment may rely on that. Observations and actions that are not vectors are flattened.
 
-    Bit-exact resuming needs environments that draw from Gymnasium's `np_random`, or that offer `random_state()`
-    and `set_random_state(state)` as a `BatchEnv` does: nothing else can be saved.
+    Bit-exact resuming needs environments that draw from Gymnasium's `np_random`, or that offer
+    `random_state()` and `set_random_state(state)` as a `BatchEnv` does: nothing else can be saved.
 
     Args:
-        environments: A function that makes one, called N times, or the environments themselves. Only those
-            made here are closed by `close`.
+        environments: A function that makes one, called N times, or the environments themselves.
+            Only those made here are closed by `close`.
         num_envs: Number of environments, N.
         cost_fn: `cost_fn(observation, action, next_observation, info)`.
         name: What to call the environment in messages and results.
@@ -50,7 +52,11 @@ class GymBatchEnv(BatchEnv):
     ) -> None:
         """Make or take the environments and learn their sizes."""
         self.owns = callable(environments)
-        self.envs = [environments() for _ in range(num_envs)] if callable(environments) else list(environments)
+        self.envs = (
+            [environments() for _ in range(num_envs)]
+            if callable(environments)
+            else list(environments)
+        )
         self.name = name or name_of(self.envs[0])
         self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
         self.cost_terms = tuple(cost_terms)
@@ -63,7 +69,9 @@ class GymBatchEnv(BatchEnv):
     def _learn_sizes(self) -> None:
         num_envs = self.num_envs
         if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
-            raise CspoError(f"{num_envs} different environments of {self.name} are needed: make a new one each time.")
+            raise CspoError(
+                f"{num_envs} different environments of {self.name} are needed: make a new one each time."
+            )
         self._observation_space, self._action_space = _box_spaces(self.envs[0], self.name)
         self.observation_size = int(np.prod(self._observation_space.shape))
         self.action_size = int(np.prod(self._action_space.shape))
@@ -95,7 +103,9 @@ class GymBatchEnv(BatchEnv):
             cost, reward, terminated, truncated = self._step_one(i, actions[i])
             if cost.size != result.cost.shape[1]:
                 expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
-                raise EnvironmentFault(f"the environment {self.name} gave {cost.size} costs instead of {expected}.")
+                raise EnvironmentFault(
+                    f"the environment {self.name} gave {cost.size} costs instead of {expected}."
+                )
             result.cost[i] = cost
             result.reward[i] = reward
             result.terminated[i] = terminated
@@ -119,7 +129,9 @@ class GymBatchEnv(BatchEnv):
         """Put back what `random_state` returned; an environment saved as null is left alone."""
         saved = state["generators"]
         if len(saved) != self.num_envs:
-            raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
+            raise CspoError(
+                f"the saved random state is of {len(saved)} environments, not {self.num_envs}."
+            )
         for env, one in zip(self.envs, saved, strict=True):
             if one is not None:
                 _set_random_state(env, one)
@@ -154,7 +166,12 @@ class GymBatchEnv(BatchEnv):
                 "cost_fn=function(observation, action, next_observation, info)."
             )
         self._keep(index, observation)
-        return np.asarray(cost, np.float64).reshape(-1), float(reward), bool(terminated), bool(truncated)
+        return (
+            np.asarray(cost, np.float64).reshape(-1),
+            float(reward),
+            bool(terminated),
+            bool(truncated),
+        )
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
@@ -175,7 +192,9 @@ class GymBatchEnv(BatchEnv):
         base = getattr(env, "unwrapped", env)
         saved = _random_state(env)
         self._reset_one(0, 0)
-        count = self._step_one(0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high))[0].size
+        count = self._step_one(
+            0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high)
+        )[0].size
         if saved is not None:
             _set_random_state(env, saved)
         elif hasattr(base, "_np_random"):

@@ -39,15 +39,15 @@ def make_batch(
     """Return `num_envs` copies of `env` as a `BatchEnv`.
 
     Args:
-        env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory (called
-            once per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`, which is returned as
-            it is.
+        env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory
+            (called once per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`,
+            which is returned as it is.
         num_envs: Number of copies; a `BatchEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
-        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without its own
-            cost.
-        cost_terms: Terms of the cost to constrain one by one, K of them: those of a native task (`cspo tasks`),
-            or, of any other environment, the values `info["cost_TERM"]` of a step.
+        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without
+            its own cost.
+        cost_terms: Terms of the cost to constrain one by one, K of them: those of a native task
+            (`cspo tasks`), or, of any other environment, the values `info["cost_TERM"]` of a step.
         env_options: Keyword arguments for a native task, for `gymnasium.make` or for the factory.
 
     Raises:
@@ -57,16 +57,22 @@ def make_batch(
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
     if options and is_environment(env):
-        raise CspoError("env_options are for an environment that is made by name or by a factory, not for an object.")
+        raise CspoError(
+            "env_options are for an environment that is made by name or by a factory, not for an object."
+        )
     if is_batch_env(env):
         if terms not in ((), tuple(env.cost_names)):
-            raise CspoError(f"this BatchEnv gives the costs {', '.join(env.cost_names)}, not {', '.join(terms)}.")
+            raise CspoError(
+                f"this BatchEnv gives the costs {', '.join(env.cost_names)}, not {', '.join(terms)}."
+            )
         return cast("BatchEnv", env)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
         if cost_fn is not None:
-            raise CspoError(f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}.")
+            raise CspoError(
+                f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}."
+            )
         check_native(name, terms, options)
         return make_native(name, num_envs, threads, terms, **options)
 
@@ -80,7 +86,9 @@ def make_batch(
             )
         return GymBatchEnv([env], 1, cost_fn=cost_fn, cost_terms=terms)
     label = env if isinstance(env, str) else None
-    return GymBatchEnv(factory_of(env, options), num_envs, cost_fn=cost_fn, name=label, cost_terms=terms)
+    return GymBatchEnv(
+        factory_of(env, options), num_envs, cost_fn=cost_fn, name=label, cost_terms=terms
+    )
 
 
 def is_environment(env: Any) -> bool:
@@ -99,11 +107,15 @@ def factory_of(env: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
         return _factory_called(env, options)
     if not callable(env):
         kind = type(env).__name__
-        raise CspoError(f"an environment is a name, an object or a function that makes one, not {kind}.")
+        raise CspoError(
+            f"an environment is a name, an object or a function that makes one, not {kind}."
+        )
     return _with_options(env, getattr(env, "__name__", "the factory"), options)
 
 
-def _with_options(factory: Callable[..., Any], name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
+def _with_options(
+    factory: Callable[..., Any], name: str, options: Mapping[str, Any]
+) -> Callable[[], Any]:
     """Return `factory` with its keyword arguments filled in, or name the one it does not take or lacks."""
     try:
         signature = inspect.signature(factory)
@@ -132,12 +144,18 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
             return _with_options(factory, name, options)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
-            public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+            public = [
+                key
+                for key, value in vars(module).items()
+                if callable(value) and not key.startswith("_")
+            ]
             raise CspoError(f"{module_name} has no function or id {rest!r}{_hint(rest, public)}")
         name = rest
     if name not in gymnasium.registry and _newest_version(name) is None:
         names = [*gymnasium.registry, *(row.name for row in native_tasks())]
-        raise CspoError(f"there is no environment {name!r}{_hint(name, names) or ': see `cspo tasks`.'}")
+        raise CspoError(
+            f"there is no environment {name!r}{_hint(name, names) or ': see `cspo tasks`.'}"
+        )
 
     def make() -> Any:
         try:
@@ -148,7 +166,9 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
             if not options:
                 raise
             given = ", ".join(options)
-            raise CspoError(f"Gymnasium cannot make {name} with the options {given}: {fault}") from fault
+            raise CspoError(
+                f"Gymnasium cannot make {name} with the options {given}: {fault}"
+            ) from fault
 
     return make
 
@@ -180,4 +200,6 @@ def _import(module_name: str, asked: str) -> Any:
     except ModuleNotFoundError as fault:
         if fault.name != module_name.partition(".")[0] and fault.name != module_name:
             raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
-        raise CspoError(f"there is no module {module_name!r} (asked for by {asked!r}) here or installed.") from fault
+        raise CspoError(
+            f"there is no module {module_name!r} (asked for by {asked!r}) here or installed."
+        ) from fault

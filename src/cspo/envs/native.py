@@ -11,7 +11,10 @@ from cspo.envs.tasks import TaskRow, check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
 # Imported on first use: a simulator takes a while to load.
-_CLASSES = {"velocity": "cspo.envs.velocity.task:VelocityEnv", "navigation": "cspo.envs.navigation:NavigationEnv"}
+_CLASSES = {
+    "velocity": "cspo.envs.velocity.task:VelocityEnv",
+    "navigation": "cspo.envs.navigation:NavigationEnv",
+}
 _STEPPERS = ("auto", "compiled", "python")
 
 
@@ -21,9 +24,15 @@ def _is_whole(value: Any, lowest: int) -> bool:
 
 # option: what its value must be, in words and as a test
 _OPTIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "time_limit": ("a whole number of steps from 1 on", lambda value: value is None or _is_whole(value, 1)),
+    "time_limit": (
+        "a whole number of steps from 1 on",
+        lambda value: value is None or _is_whole(value, 1),
+    ),
     "stepper": (f"one of {', '.join(_STEPPERS)}", lambda value: value in _STEPPERS),
-    "button_timer_after_reset": ("a whole number of steps from 0 on", lambda value: _is_whole(value, 0)),
+    "button_timer_after_reset": (
+        "a whole number of steps from 0 on",
+        lambda value: _is_whole(value, 0),
+    ),
 }
 
 
@@ -50,13 +59,19 @@ def make_native(
     row = task_row(name)
     module, kind = _CLASSES[row.family].split(":")
     make = getattr(importlib.import_module(module), kind)
-    env = make(row.name, num_envs, threads, autoreset=autoreset, cost_terms=tuple(cost_terms), **options)
+    env = make(
+        row.name, num_envs, threads, autoreset=autoreset, cost_terms=tuple(cost_terms), **options
+    )
     return cast("NativeEnv", env)
 
 
 def native_options(row: TaskRow) -> tuple[str, ...]:
     """Return the options a task takes."""
-    return tuple(name for name in _OPTIONS if name != "button_timer_after_reset" or "buttons" in row.cost_terms)
+    return tuple(
+        name
+        for name in _OPTIONS
+        if name != "button_timer_after_reset" or "buttons" in row.cost_terms
+    )
 
 
 def check_native(name: str, cost_terms: Sequence[str], options: Mapping[str, Any]) -> None:

@@ -23,8 +23,8 @@ from cspo.errors import CspoError
 class SixTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An environment whose `step` returns (observation, reward, cost, terminated, truncated, info).
 
-    `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term, and `goal_met` only in
-    a step that reached a goal.
+    `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term, and
+    `goal_met` only in a step that reached a goal.
 
     Args:
         env: A Gymnasium environment that gives `info["cost"]` in every step.
@@ -34,7 +34,9 @@ class SixTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
         """Advance by one step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "cost" not in info:
-            raise CspoError(f"{self.env} gives no info['cost'], which would be the third of the six values.")
+            raise CspoError(
+                f"{self.env} gives no info['cost'], which would be the third of the six values."
+            )
         info = {**info, "cost_sum": info["cost"]}
         if info.pop("goal_met", False):
             info["goal_met"] = True
@@ -46,11 +48,14 @@ def six_tuple(env: Any, **options: Any) -> SixTuple:
 
     Args:
         env: A native task ("SafetyPointGoal1-v0"), a Gymnasium id, or an environment.
-        **options: What `gymnasium.make` takes (`render_mode`, `max_episode_steps`, ...) and options of the task.
+        **options: What `gymnasium.make` takes (`render_mode`, `max_episode_steps`, ...) and options
+            of the task.
     """
     if not isinstance(env, str):
         if options:
-            raise CspoError("options are for an environment that is made by name, not for an object.")
+            raise CspoError(
+                "options are for an environment that is made by name, not for an object."
+            )
         return SixTuple(env)
     name = native_name(env)
     return SixTuple(factory_of(env if name is None else NAMESPACE + name, options)())

@@ -29,7 +29,9 @@ def _velocity(name: str, sizes: tuple[int, int], step_seconds: float, descriptio
     return TaskRow(name, "velocity", *sizes, step_seconds, description, ("velocity",), COST_LIMIT)
 
 
-def _navigation(name: str, sizes: tuple[int, int], step_seconds: float, description: str, *terms: str) -> TaskRow:
+def _navigation(
+    name: str, sizes: tuple[int, int], step_seconds: float, description: str, *terms: str
+) -> TaskRow:
     return TaskRow(name, "navigation", *sizes, step_seconds, description, terms, COST_LIMIT)
 
 
@@ -39,7 +41,9 @@ _BUTTON_TERMS = ("buttons", "gremlins", "hazards")
 
 _ROWS = (
     _velocity("SafetyAntVelocity-v1", (27, 8), 0.05, "run, but not faster than 2.6222 m/s"),
-    _velocity("SafetyHumanoidVelocity-v1", (376, 17), 0.015, "walk, but not faster than 1.4149 m/s"),
+    _velocity(
+        "SafetyHumanoidVelocity-v1", (376, 17), 0.015, "walk, but not faster than 1.4149 m/s"
+    ),
     _velocity("SafetyHalfCheetahVelocity-v1", (17, 6), 0.05, "run, but not faster than 3.2096 m/s"),
     _velocity("SafetyHopperVelocity-v1", (11, 3), 0.008, "hop, but not faster than 0.7402 m/s"),
     _velocity("SafetySwimmerVelocity-v1", (8, 2), 0.04, "swim, but not faster than 0.2282 m/s"),
@@ -67,12 +71,19 @@ def task_row(name: str) -> TaskRow:
     for row in _ROWS:
         if row.name == short:
             return row
-    raise CspoError(f"there is no native task {name!r}: {nearest(name, [row.name for row in _ROWS])}")
+    raise CspoError(
+        f"there is no native task {name!r}: {nearest(name, [row.name for row in _ROWS])}"
+    )
 
 
 def check_task_name(name: str) -> None:
     """Refuse a misspelt native task; other names are left to Gymnasium."""
-    if native_name(name) is None and ":" not in name and "/" not in name and name.startswith("Safety"):
+    if (
+        native_name(name) is None
+        and ":" not in name
+        and "/" not in name
+        and name.startswith("Safety")
+    ):
         raise CspoError(f"there is no task {name!r}: {nearest(name, [row.name for row in _ROWS])}")
 
 

@@ -20,8 +20,9 @@ def gae(
 ) -> FloatArray:
     """Return A_t = sum_k (gamma lambda)^k delta_{t+k} within each path.
 
-    delta_t = x_t + gamma V(s_{t+1}) - V(s_t), where V(s_{t+1}) is `next_value`: zero after termination, and
-    the critic's value of the true last observation at a time limit or at the cut of the epoch.
+    delta_t = x_t + gamma V(s_{t+1}) - V(s_t), where V(s_{t+1}) is `next_value`: zero after
+    termination, and the critic's value of the true last observation at a time limit or at the cut
+    of the epoch.
 
     Args:
         signal: Rewards and costs x, shape (T, N, C).
@@ -65,9 +66,9 @@ def estimate(
 ) -> Batch:
     """Evaluate the rollout with the critics and return the batch the algorithms see.
 
-    Reward advantages are standardised over the epoch with the population standard deviation; cost advantages
-    are centred only, so that they keep the scale of the cost signal. `extra_stream` is that of an algorithm whose
-    policy has K extra critics; its advantages are centred too.
+    Reward advantages are standardised over the epoch with the population standard deviation; cost
+    advantages are centred only, so that they keep the scale of the cost signal. `extra_stream` is
+    that of an algorithm whose policy has K extra critics; its advantages are centred too.
     """
     steps, num_envs, num_costs = rollout.cost.shape
     observation = rollout.observation.reshape(steps * num_envs, -1)
@@ -81,7 +82,13 @@ def estimate(
     target_min = [-np.inf] * (1 + num_costs)
     if extra_stream is not None:
         costs = slice(1, 1 + num_costs)
-        extra = extra_stream(signal[..., costs], value[..., costs], next_value[..., costs], cost_gamma, cost_gae_lambda)
+        extra = extra_stream(
+            signal[..., costs],
+            value[..., costs],
+            next_value[..., costs],
+            cost_gamma,
+            cost_gae_lambda,
+        )
         signal = np.concatenate([signal, extra.signal], axis=2)
         discount += [extra.gamma] * num_costs
         trace += [extra.gae_lambda] * num_costs
@@ -109,15 +116,21 @@ def estimate(
         any_cost=(rollout.cost != 0.0).any(axis=(0, 1)),
         epoch_cost=epoch_cost,
         episode_length=_mean_length(path_end),
-        adv_extra=None if extra_stream is None else torch.from_numpy(np.ascontiguousarray(adv_extra)),
+        adv_extra=None
+        if extra_stream is None
+        else torch.from_numpy(np.ascontiguousarray(adv_extra)),
     )
 
 
 def _mean_length(path_end: NDArray[np.bool_]) -> float:
     """Return the mean length of the episodes that ended at `path_end` (T, N); T if there are none."""
     steps = len(path_end)
-    last = steps - path_end[::-1].argmax(axis=0)  # (N,) steps until the last end, where there is one
-    return float(last[path_end.any(axis=0)].sum() / path_end.sum()) if path_end.any() else float(steps)
+    last = steps - path_end[::-1].argmax(
+        axis=0
+    )  # (N,) steps until the last end, where there is one
+    return (
+        float(last[path_end.any(axis=0)].sum() / path_end.sum()) if path_end.any() else float(steps)
+    )
 
 
 def _values(policy: Policy, observation: torch.Tensor) -> FloatArray:

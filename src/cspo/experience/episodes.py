@@ -62,7 +62,8 @@ def _mean(values: FloatArray) -> float:
 def cost_without_episodes(rollout: Rollout, time_limit: int | None) -> FloatArray:
     """Estimate J_c (K,) before any episode has finished: cost per step times the length of an episode.
 
-    Where the time limit is not known, the steps collected so far stand for the length, a lower bound.
+    Where the time limit is not known, the steps collected so far stand for the length, a lower
+    bound.
     """
     length = rollout.cost.shape[0] if time_limit is None else time_limit
     return np.asarray(rollout.cost.mean(axis=(0, 1)) * length)

@@ -12,11 +12,14 @@ from cspo.policy.policy import Policy
 from cspo.types import Episodes, Rollout
 
 
-def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator, seed: int | None = None) -> Rollout:
+def collect(
+    env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator, seed: int | None = None
+) -> Rollout:
     """Run the policy for `steps` steps in each environment.
 
-    The learner never clips an action: a raw Gaussian sample is mapped from [-1, 1] to the action box and
-    left to the environment. Values and log-probabilities are computed afterwards, in one batch.
+    The learner never clips an action: a raw Gaussian sample is mapped from [-1, 1] to the action
+    box and left to the environment. Values and log-probabilities are computed afterwards, in one
+    batch.
 
     Args:
         env: The environments; all are reset first.
@@ -28,7 +31,9 @@ def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator,
     shape = (steps, env.num_envs)
     observation = torch.empty(*shape, env.observation_size)
     noise = rng.standard_normal((*shape, env.action_size), dtype=np.float32)
-    action = torch.from_numpy(noise * policy.actor.log_std.exp().numpy())  # the mean is added step by step
+    action = torch.from_numpy(
+        noise * policy.actor.log_std.exp().numpy()
+    )  # the mean is added step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     half_range = 0.5 * (env.action_high - env.action_low)
@@ -60,7 +65,9 @@ def collect(env: BatchEnv, policy: Policy, steps: int, rng: np.random.Generator,
     cut = np.flatnonzero(~(terminated[-1] | truncated[-1]))
     path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
-    end_observation = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
+    end_observation = np.array(path_end_observation, dtype=np.float32).reshape(
+        -1, env.observation_size
+    )
     return Rollout(
         observation,
         action,

@@ -35,9 +35,9 @@ def bench_train(
 ) -> dict[str, Any]:
     """Train for a few epochs and return where the time goes.
 
-    Everything a real run does is counted, progress.csv, TensorBoard and checkpoints included. The KL stop is
-    disabled, so that every update does all its passes. The first epoch only warms up; times are medians over
-    the others.
+    Everything a real run does is counted, progress.csv, TensorBoard and checkpoints included. The
+    KL stop is disabled, so that every update does all its passes. The first epoch only warms up;
+    times are medians over the others.
 
     Args:
         task: A task name.
@@ -48,9 +48,10 @@ def bench_train(
         **settings: Other settings, for a measurement that is not of the paper's.
 
     Returns:
-        `task, algo, threads, runs`; environment steps per second of all runs together, `steps_per_s`; seconds
-        of a median epoch, `rollout_s`, `update_s`, `epoch_s`, and `physics_s`, the part of the rollout inside
-        the environment; `other_share`, the share of an epoch that is neither physics nor update.
+        `task, algo, threads, runs`; environment steps per second of all runs together,
+        `steps_per_s`; seconds of a median epoch, `rollout_s`, `update_s`, `epoch_s`, and
+        `physics_s`, the part of the rollout inside the environment; `other_share`, the share of an
+        epoch that is neither physics nor update.
     """
     if epochs < 1 or runs < 1:
         raise CspoError("--epochs and --runs must be at least 1.")
@@ -66,12 +67,15 @@ def bench_train(
         "algo": config.algo,
         "threads": config.resolved_threads,
         "runs": runs,
-        "steps_per_s": config.steps_per_epoch / epoch_s if runs == 1 else _common_speed(each, config.steps_per_epoch),
+        "steps_per_s": config.steps_per_epoch / epoch_s
+        if runs == 1
+        else _common_speed(each, config.steps_per_epoch),
         "rollout_s": median(e.rollout for e in times),
         "update_s": median(e.update for e in times),
         "epoch_s": epoch_s,
         "physics_s": median(e.physics for e in times),
-        # epoch by epoch: on a noisy machine the medians of the parts need not come from the same epoch
+        # epoch by epoch: on a noisy machine the medians of the parts need not come from the same
+        # epoch
         "other_share": median((e.epoch - e.physics - e.update) / e.epoch for e in times),
     }
 
@@ -90,7 +94,15 @@ def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
         for report in trainer:
             now = perf_counter()
             if started is not None:
-                times.append(EpochTimes(now, now - started, report.seconds_rollout, report.seconds_update, env.seconds))
+                times.append(
+                    EpochTimes(
+                        now,
+                        now - started,
+                        report.seconds_rollout,
+                        report.seconds_update,
+                        env.seconds,
+                    )
+                )
             elif barrier is not None:
                 barrier.wait(timeout=600)
             env.seconds = 0.0
@@ -118,10 +130,17 @@ class _TimedEnv:
 
 
 def _side_by_side(config: TrainConfig, runs: int) -> list[list[EpochTimes]]:
-    context = multiprocessing.get_context("spawn")  # each run starts as clean as one started by hand
+    context = multiprocessing.get_context(
+        "spawn"
+    )  # each run starts as clean as one started by hand
     barrier, results = context.Barrier(runs), context.SimpleQueue()
-    settings = to_dict(config)  # plain data: the class of a plugin's settings is not known there yet
-    processes = [context.Process(target=_measure_into, args=(settings, barrier, results)) for _ in range(runs)]
+    settings = to_dict(
+        config
+    )  # plain data: the class of a plugin's settings is not known there yet
+    processes = [
+        context.Process(target=_measure_into, args=(settings, barrier, results))
+        for _ in range(runs)
+    ]
     for process in processes:
         process.start()
     collected = [results.get() for _ in processes]
@@ -145,7 +164,8 @@ def _common_speed(each: list[list[EpochTimes]], steps: int) -> float:
     """Return the steps per second of all runs over the time in which all were running."""
     start = max(one[0].end - one[0].epoch for one in each)
     end = min(one[-1].end for one in each)
-    # perf_counter counts from the same moment in all processes of a machine, so the clocks can be compared.
+    # perf_counter counts from the same moment in all processes of a machine, so the clocks can be
+    # compared.
     overlaps = (
         max(0.0, min(epoch.end, end) - max(epoch.end - epoch.epoch, start)) / epoch.epoch
         for one in each

@@ -14,7 +14,8 @@ from cspo.optim import kernels
 class FlatAdam:
     """Adam with the usual constants on rows of parameters, each with a gradient norm of its own.
 
-    The learning rate is an attribute, so that a schedule can set it; `count` is the number of steps taken.
+    The learning rate is an attribute, so that a schedule can set it; `count` is the number of steps
+    taken.
     """
 
     def __init__(self, parameters: Tensor, lr: float) -> None:

@@ -2,13 +2,14 @@
 
     K(theta) = mean over samples and action dimensions of KL(old || new)
 
-At the old policy the Hessian of K by the means is 1 / std^2, by each log-std 2, and nothing mixes, so with J the
-Jacobian of the mean network
+At the old policy the Hessian of K by the means is 1 / std^2, by each log-std 2, and nothing mixes,
+so with J the Jacobian of the mean network
 
     H v = [ sum_s J_s^T (1 / std^2) J_s v_mlp / (n A) ,  2 v_log_std / A ]        n samples, A action dimensions
 
-A product is one forward-mode pass, J v, and one backward pass, J^T u, through activations that are kept for the
-whole batch. Samples are taken in pieces that fit the cache; their sums are float32, the sum over pieces is float64.
+A product is one forward-mode pass, J v, and one backward pass, J^T u, through activations that are
+kept for the whole batch. Samples are taken in pieces that fit the cache; their sums are float32,
+the sum over pieces is float64.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ ROWS = 512  # samples per piece: activations, tangents and deltas then fit the p
 
 
 @kernel
-def mlp_tangent(parameters: Any, sizes: Any, x: Any, work: Any, direction: Any, tangents: Any) -> Any:
+def mlp_tangent(
+    parameters: Any, sizes: Any, x: Any, work: Any, direction: Any, tangents: Any
+) -> Any:
     """Return J v (B, out) for a direction v of the parameters, at the activations in `work`, as a view of `tangents`.
 
     `tangents` holds three layers' worth: below, above, and one product.
@@ -106,7 +109,9 @@ class Fisher:
         for piece, work in enumerate(self._works):
             mlp_forward(self._mlp, self._sizes, self._x[piece * ROWS : (piece + 1) * ROWS], work)
         self._halves = slice(0, pieces // 2), slice(pieces // 2, pieces)
-        self._spaces = [(np.empty(3 * layer, np.float32), np.empty(2 * layer, np.float32)) for _ in self._halves]
+        self._spaces = [
+            (np.empty(3 * layer, np.float32), np.empty(2 * layer, np.float32)) for _ in self._halves
+        ]
 
     def product(self, v: FloatArray) -> FloatArray:
         """Return H v (P,) for v (P,)."""

@@ -66,7 +66,8 @@ def critic_pass(
 ):
     """Train one critic on every sample once; returns the sum of squared errors met on the way.
 
-    Args: x (n, D), target (n,), `order` a permutation of n, `rows` the minibatch size, `count` Adam steps so far.
+    Args: x (n, D), target (n,), `order` a permutation of n, `rows` the minibatch size, `count` Adam
+    steps so far.
     """
     total = 0.0
     for start in range(0, order.size, rows):
@@ -94,7 +95,9 @@ def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, k
             difference = mean[row, column] - reference_mean[index[row], column]
             log_ratio = log_std[column] - reference_log_std[column]
             shift[row, column] = difference * np.exp(np.float32(-2.0) * reference_log_std[column])
-            total += np.float32(0.5) * (difference * shift[row, column] + np.expm1(np.float32(2.0) * log_ratio))
+            total += np.float32(0.5) * (
+                difference * shift[row, column] + np.expm1(np.float32(2.0) * log_ratio)
+            )
             total -= log_ratio
         kl[row] = total
 
@@ -141,9 +144,9 @@ def actor_forward(
 ):
     """Evaluate the policy and S surrogates on the minibatch `index` of the whole batch.
 
-    Fills z (B, A) = (action - mean) / std, the ratio (B,), the slope of KL(new || reference) by the mean, `shift`
-    (B, A), the surrogate means `values` (S,) and their slopes (B, S). A is (n, S), its columns of these `kinds` (S,);
-    without a reference, reference_mean is empty.
+    Fills z (B, A) = (action - mean) / std, the ratio (B,), the slope of KL(new || reference) by the
+    mean, `shift` (B, A), the surrogate means `values` (S,) and their slopes (B, S). A is (n, S),
+    its columns of these `kinds` (S,); without a reference, reference_mean is empty.
     """
     actions, rows = action.shape[1], index.size
     border = parameters.size - actions
@@ -168,7 +171,9 @@ def actor_forward(
         r = np.exp(np.float32(-0.5) * square - constant - old_log_prob[sample])
         ratio[row] = r
         for s in range(kinds.size):
-            value, slope = surrogate(kinds[s], r, A[sample, s], low, high, kl[row], kl[row] <= trust)
+            value, slope = surrogate(
+                kinds[s], r, A[sample, s], low, high, kl[row], kl[row] <= trust
+            )
             values[s] += value / rows
             slopes[row, s] = slope / rows
 
@@ -209,12 +214,16 @@ def actor_backward(
         by_log_prob = by_ratio * ratio[row]  # d ratio / d log_prob = ratio
         for column in range(actions):
             standard = z[row, column]
-            delta[row, column] = by_log_prob * standard * inverse_std[column]  # d log_prob / d mean = z / std
+            delta[row, column] = (
+                by_log_prob * standard * inverse_std[column]
+            )  # d log_prob / d mean = z / std
             log_std_gradient[column] += by_log_prob * (standard * standard - np.float32(1.0))
         if by_kl != 0.0:
             for column in range(actions):
                 log_ratio = parameters[border + column] - reference_log_std[column]
                 delta[row, column] += by_kl * shift[row, column]
-                log_std_gradient[column] += by_kl * np.expm1(np.float32(2.0) * log_ratio)  # std^2 / reference^2 - 1
+                log_std_gradient[column] += by_kl * np.expm1(
+                    np.float32(2.0) * log_ratio
+                )  # std^2 / reference^2 - 1
     batch = inputs[: rows * sizes[0]].reshape(rows, sizes[0])
     mlp_backward(parameters[:border], sizes, batch, work, delta, scratch, gradient[:border])

@@ -30,7 +30,9 @@ class FitResult:
     """How a fit went."""
 
     kl: float  # KL(old || new) over the whole batch at the end, from the policy that collected it
-    kl_reference: float  # KL(reference || new), which the limit is about; the same but for `fit_actor`
+    kl_reference: (
+        float  # KL(reference || new), which the limit is about; the same but for `fit_actor`
+    )
     passes: int  # passes done before the KL stop
     mean: Tensor  # (n, A) of the final policy
     ratio: Tensor  # (n,) of the final policy to the one that collected the batch
@@ -40,7 +42,9 @@ class FitResult:
 class _Pass(NamedTuple):
     """What one pass over the batch gave."""
 
-    critic_errors: list[float]  # mean squared errors met on the way, one per critic; empty if none was trained
+    critic_errors: list[
+        float
+    ]  # mean squared errors met on the way, one per critic; empty if none was trained
     mean: Tensor  # (n, A) the policy's means after it
     stopped: bool  # whether the KL check of a minibatch ended it early
 
@@ -48,11 +52,12 @@ class _Pass(NamedTuple):
 class Learner:
     """Owns the optimisers of one policy; `fit` is what first-order algorithms hand their loss to.
 
-    `fit_actor` and `fit_critics` are its two halves, for algorithms that train them at different times.
+    `fit_actor` and `fit_critics` are its two halves, for algorithms that train them at different
+    times.
 
-    Per minibatch the reward critic, the cost critics and the actor each take one step. They share no
-    parameters, so each network makes its pass over the same minibatches on its own, on as many threads as there
-    are; the result does not depend on their number.
+    Per minibatch the reward critic, the cost critics and the actor each take one step. They share
+    no parameters, so each network makes its pass over the same minibatches on its own, on as many
+    threads as there are; the result does not depend on their number.
     """
 
     def __init__(
@@ -81,9 +86,13 @@ class Learner:
         self.actor_optimiser = FlatAdam(policy.actor.parameters, actor_lr)
         self.critic_optimiser = FlatAdam(policy.critic_parameters, critic_lr)
         self._actor_space = Workspace(policy.actor.mlp.sizes, minibatch_size)
-        self._critic_spaces = [Workspace(policy.critics.sizes, minibatch_size) for _ in range(policy.critics.count)]
+        self._critic_spaces = [
+            Workspace(policy.critics.sizes, minibatch_size) for _ in range(policy.critics.count)
+        ]
         workers = min(threads - 1, policy.critics.count)
-        self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush_denormals) if workers > 0 else None
+        self._pool = (
+            ThreadPoolExecutor(workers, "cspo-critics", flush_denormals) if workers > 0 else None
+        )
         self._workers = workers
 
     def set_progress(self, fraction: float) -> None:
@@ -92,7 +101,9 @@ class Learner:
 
     def fit(self, batch: Batch, objective: Objective) -> FitResult:
         """Minimise the objective, and train the critics, until the passes are done or the KL limit is exceeded."""
-        return self._fit(batch, objective, Reference(batch.mean, batch.log_std), range(self.policy.critics.count))
+        return self._fit(
+            batch, objective, Reference(batch.mean, batch.log_std), range(self.policy.critics.count)
+        )
 
     def fit_actor(self, batch: Batch, objective: Objective, reference: Reference) -> FitResult:
         """Like `fit`, without the critics and with the KL limit around `reference`."""
@@ -100,16 +111,24 @@ class Learner:
 
     def fit_critics(self, batch: Batch) -> dict[str, float]:
         """Train the critics alone, in all passes, and return the metrics."""
-        fit = self._fit(batch, None, Reference(batch.mean, batch.log_std), range(self.policy.critics.count))
-        return {name: value for name, value in fit.metrics.items() if name != "actor_lr"}  # the actor did not move
+        fit = self._fit(
+            batch, None, Reference(batch.mean, batch.log_std), range(self.policy.critics.count)
+        )
+        return {
+            name: value for name, value in fit.metrics.items() if name != "actor_lr"
+        }  # the actor did not move
 
     def trust_region(self, batch: Batch, damping: float, iterations: int) -> TrustRegion:
         """Return the actor's trust region on this batch, for algorithms that take one step per epoch."""
         if self.entropy_coefficient:
-            raise CspoError("A trust-region algorithm has no entropy bonus: leave --entropy-coefficient at 0.")
+            raise CspoError(
+                "A trust-region algorithm has no entropy bonus: leave --entropy-coefficient at 0."
+            )
         return TrustRegion(self.policy.actor, batch, damping, iterations, self._pool)
 
-    def _fit(self, batch: Batch, objective: Objective | None, reference: Reference, critics: range) -> FitResult:
+    def _fit(
+        self, batch: Batch, objective: Objective | None, reference: Reference, critics: range
+    ) -> FitResult:
         samples = len(batch.log_prob)
         kl, passes = 0.0, 0
         for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
@@ -131,7 +150,12 @@ class Learner:
         )
 
     def _run_pass(
-        self, batch: Batch, objective: Objective | None, reference: Reference, critics: range, order: Order
+        self,
+        batch: Batch,
+        objective: Objective | None,
+        reference: Reference,
+        critics: range,
+        order: Order,
     ) -> _Pass:
         """Let these critics, and the actor if it has an objective, see every minibatch of `order` once."""
         waiting = deque(critics)
@@ -150,7 +174,11 @@ class Learner:
             seen, stopped = self._actor_pass(batch, objective, reference, order)
             order = order[:seen]  # the critics see as much as the actor did before it stopped
         else:
-            futures = [self._pool.submit(train_critics) for _ in range(self._workers)] if self._pool else []
+            futures = (
+                [self._pool.submit(train_critics) for _ in range(self._workers)]
+                if self._pool
+                else []
+            )
             if objective is not None:
                 self._actor_pass(batch, objective, reference, order)
         if objective is not None:
@@ -164,7 +192,11 @@ class Learner:
 
     def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
         """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
-        critics, optimiser, space = self.policy.critics, self.critic_optimiser, self._critic_spaces[k]
+        critics, optimiser, space = (
+            self.policy.critics,
+            self.critic_optimiser,
+            self._critic_spaces[k],
+        )
         total: float = kernels.critic_pass(
             critics.parameters[k],
             critics.gradient[k],
@@ -185,7 +217,9 @@ class Learner:
         )
         return total / len(order)
 
-    def _actor_pass(self, batch: Batch, objective: Objective, reference: Reference, order: Order) -> tuple[int, bool]:
+    def _actor_pass(
+        self, batch: Batch, objective: Objective, reference: Reference, order: Order
+    ) -> tuple[int, bool]:
         """Train the actor; returns the number of samples seen and whether the KL check stopped it."""
         for start in range(0, len(order), self.minibatch_size):
             index = order[start : start + self.minibatch_size]
@@ -193,7 +227,10 @@ class Learner:
                 self._surrogate_step(batch, objective, index)
             else:
                 self._autograd_step(batch, objective, index)
-            if self.kl_check == "minibatch" and not self._minibatch_kl(batch, reference, index) <= self.target_kl:
+            if (
+                self.kl_check == "minibatch"
+                and not self._minibatch_kl(batch, reference, index) <= self.target_kl
+            ):
                 return start + len(index), True
         return len(order), False
 
@@ -287,7 +324,10 @@ class Learner:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimisers' state."""
-        return {"actor": self.actor_optimiser.state_dict(), "critics": self.critic_optimiser.state_dict()}
+        return {
+            "actor": self.actor_optimiser.state_dict(),
+            "critics": self.critic_optimiser.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""

@@ -3,8 +3,8 @@
     K(theta) = mean over samples AND action dimensions of KL(old || new)        the size of a step
     H        = Hessian of K at theta_k + damping I                              its curvature
 
-A method states a direction and a rule of acceptance; `TrustRegion.search` walks back along the direction until the
-rule holds, and puts the actor back where it was if it never does.
+A method states a direction and a rule of acceptance; `TrustRegion.search` walks back along the
+direction until the rule holds, and puts the actor back where it was if it never does.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ CG_GUARD, CG_RESIDUAL = 1e-6, 1e-10
 SHRINK = 0.8  # factor of the step from one try to the next
 
 
-def conjugate_gradient(product: Callable[[FloatArray], FloatArray], b: FloatArray, iterations: int) -> FloatArray:
+def conjugate_gradient(
+    product: Callable[[FloatArray], FloatArray], b: FloatArray, iterations: int
+) -> FloatArray:
     """Return an approximate solution x of H x = b, where `product(v)` is H v.
 
-    As in the usual implementations 1e-6 is added to both denominators. It keeps b = 0 harmless, and it shortens late
-    iterations visibly when b is small.
+    As in the usual implementations 1e-6 is added to both denominators. It keeps b = 0 harmless, and
+    it shortens late iterations visibly when b is small.
     """
     x, r, p = np.zeros_like(b), b.copy(), b.copy()
     rr = r @ r
@@ -77,7 +79,12 @@ class TrustRegion:
     """The actor at theta_k on one epoch's batch."""
 
     def __init__(
-        self, actor: Actor, batch: Batch, damping: float, iterations: int, executor: Executor | None = None
+        self,
+        actor: Actor,
+        batch: Batch,
+        damping: float,
+        iterations: int,
+        executor: Executor | None = None,
     ) -> None:
         """Prepare products with H; `iterations` are those of conjugate gradients, `executor` lends a second thread."""
         self._actor, self._batch = actor, batch
@@ -98,7 +105,9 @@ class TrustRegion:
         self, *right: FloatArray, product: Callable[[FloatArray], FloatArray] | None = None
     ) -> tuple[FloatArray, ...]:
         """Return an approximate H^-1 b for each b; `product` may replace H."""
-        solutions = tuple(conjugate_gradient(product or self.product, b, self._iterations) for b in right)
+        solutions = tuple(
+            conjugate_gradient(product or self.product, b, self._iterations) for b in right
+        )
         if not all(np.isfinite(x).all() for x in solutions):
             raise CspoError(
                 "The trust-region step is not finite: rewards or costs are too large, or the policy's standard "
@@ -107,7 +116,12 @@ class TrustRegion:
         return solutions
 
     def search(
-        self, step: FloatArray, accept: Callable[[Trial], bool], tries: int, *, give_up_at_infinity: bool = False
+        self,
+        step: FloatArray,
+        accept: Callable[[Trial], bool],
+        tries: int,
+        *,
+        give_up_at_infinity: bool = False,
     ) -> Step:
         """Move the actor by the largest of step, 0.8 step, 0.64 step, ... that is accepted, or not at all.
 
@@ -115,7 +129,8 @@ class TrustRegion:
             step: The full step (P,).
             accept: Whether to take a trial step. A comparison with NaN is false, so it is refused.
             tries: How often to try.
-            give_up_at_infinity: End the search at a KL that is not finite, instead of shrinking further.
+            give_up_at_infinity: End the search at a KL that is not finite, instead of shrinking
+                further.
         """
         parameters = self._actor.array
         start, fraction = parameters.copy(), 1.0

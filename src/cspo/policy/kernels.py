@@ -2,8 +2,8 @@
 
 With 64-unit layers and minibatches of 512, calling a library operation costs about as much as the
 operation, and Python threads spend their time handing over the interpreter lock. Each function here
-does a whole minibatch without the lock; the matrix products go to BLAS. benchmarks/README.md has the
-measurements.
+does a whole minibatch without the lock; the matrix products go to BLAS. benchmarks/README.md has
+the measurements.
 
 Arrays are float32 and C-contiguous. An MLP's parameters are flat: for each layer the weights
 (in, out), then the biases. `work` holds the activations of each layer after another, `scratch` two

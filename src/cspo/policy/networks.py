@@ -39,7 +39,8 @@ class StackedMLP:
 
     Args:
         sizes: Layer sizes, input first.
-        parameters: Flat parameters, one row per network, shape (count, P): for each layer weights (in, out), biases.
+        parameters: Flat parameters, one row per network, shape (count, P): for each layer weights
+            (in, out), biases.
         gradient: Where `backward` writes, same shape.
     """
 
@@ -68,7 +69,9 @@ class StackedMLP:
     def output(self, x: Array, network: int = 0) -> Array:
         """Return the outputs (B, out) of one network for x (B, in): a view that the next call overwrites."""
         self._reserve(len(x))
-        result: Array = kernels.mlp_forward(self.parameters[network], self.size_array, x, self._spaces[network].work)
+        result: Array = kernels.mlp_forward(
+            self.parameters[network], self.size_array, x, self._spaces[network].work
+        )
         return result
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,5 +100,7 @@ class StackedMLP:
         result = np.empty((self.count, len(x), self.sizes[-1]), np.float32)
         inputs = np.ascontiguousarray(x.numpy())
         for k, out in enumerate(result):
-            kernels.predict(self.parameters[k], self.size_array, inputs, self._spaces[k].work, CHUNK, out)
+            kernels.predict(
+                self.parameters[k], self.size_array, inputs, self._spaces[k].work, CHUNK, out
+            )
         return torch.from_numpy(result)

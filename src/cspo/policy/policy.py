@@ -21,11 +21,14 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 class Normaliser:
     """Running mean and standard deviation of everything seen so far, per coordinate.
 
-    A new batch is counted first and normalised with the statistics that include it. The standard deviation
-    has the (n - 1) divisor and a floor; with a single observation seen there is none, and it passes unchanged.
+    A new batch is counted first and normalised with the statistics that include it. The standard
+    deviation has the (n - 1) divisor and a floor; with a single observation seen there is none, and
+    it passes unchanged.
     """
 
-    def __init__(self, size: int, clip: float = 5.0, std_floor: float = 0.01, enabled: bool = True) -> None:
+    def __init__(
+        self, size: int, clip: float = 5.0, std_floor: float = 0.01, enabled: bool = True
+    ) -> None:
         """Start with nothing seen; `enabled=False` passes every observation through unchanged."""
         self.clip, self.std_floor, self.enabled = clip, std_floor, enabled
         self.count = 0
@@ -69,17 +72,25 @@ class Normaliser:
 class SignalNormaliser:
     """Rewards and costs as the advantages and the critics see them: raw, or standardised as observations are.
 
-    At every step the values of all environments are counted and then standardised; every cost has its own
-    statistics. What is not switched on passes unchanged.
+    At every step the values of all environments are counted and then standardised; every cost has
+    its own statistics. What is not switched on passes unchanged.
     """
 
     def __init__(self, num_costs: int, rewards: bool = False, costs: bool = False) -> None:
         """Start with nothing seen."""
-        self.parts = {"reward": Normaliser(1, enabled=rewards), "cost": Normaliser(num_costs, enabled=costs)}
+        self.parts = {
+            "reward": Normaliser(1, enabled=rewards),
+            "cost": Normaliser(num_costs, enabled=costs),
+        }
 
-    def __call__(self, reward: NDArray[np.float64], cost: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(
+        self, reward: NDArray[np.float64], cost: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Count an epoch of rewards (T, N) and costs (T, N, K); return both as (T, N, 1 + K)."""
-        columns = [_step_by_step(self.parts["reward"], reward[..., None]), _step_by_step(self.parts["cost"], cost)]
+        columns = [
+            _step_by_step(self.parts["reward"], reward[..., None]),
+            _step_by_step(self.parts["cost"], cost),
+        ]
         return np.concatenate(columns, axis=2)
 
     def state_dict(self) -> dict[str, Any]:
@@ -107,8 +118,8 @@ def _step_by_step(normaliser: Normaliser, raw: NDArray[np.float64]) -> NDArray[n
 class Distribution:
     """The current policy on a minibatch: what a loss is written in.
 
-    `log_prob`, `mean` and `log_std` are the leaves of the loss's graph. Below them, `Actor.gradient_of` applies
-    the chain rule by hand.
+    `log_prob`, `mean` and `log_std` are the leaves of the loss's graph. Below them,
+    `Actor.gradient_of` applies the chain rule by hand.
     """
 
     log_prob: Tensor  # (B,)
@@ -138,17 +149,23 @@ class Actor:
         mlp_size, actions = parameter_count(sizes), sizes[-1]
         self.parameters = torch.zeros(mlp_size + actions)  # the MLP's, then log_std
         self.gradient = torch.zeros_like(self.parameters)
-        self.array, self.gradient_array = self.parameters.numpy(), self.gradient.numpy()  # the same memory
+        self.array, self.gradient_array = (
+            self.parameters.numpy(),
+            self.gradient.numpy(),
+        )  # the same memory
         self.log_std = self.parameters[mlp_size:]
         self._log_std_gradient = self.gradient[mlp_size:]
-        self.mlp = StackedMLP(sizes, self.parameters[None, :mlp_size], self.gradient[None, :mlp_size])
+        self.mlp = StackedMLP(
+            sizes, self.parameters[None, :mlp_size], self.gradient[None, :mlp_size]
+        )
         self.mlp.initialise(rng)
         self.log_std.fill_(log_std_init)
 
     def distribution(self, x: Tensor, action: Tensor, old_log_prob: Tensor) -> Distribution:
         """Return the current policy at observations x (B, D) for the actions taken there.
 
-        Only the newest result can be differentiated: the network keeps the activations of its last call.
+        Only the newest result can be differentiated: the network keeps the activations of its last
+        call.
         """
         mean = self.mlp.forward(x)[0]
         z = standardise(action, mean, self.log_std)
@@ -160,7 +177,9 @@ class Actor:
     def gradient_of(self, loss: Tensor, new: Distribution) -> Tensor:
         """Return the gradient of a loss with respect to the flat parameters, a buffer that is used again."""
         leaves = (new.log_prob, new.mean, new.log_std)
-        grad_log_prob, grad_mean, grad_log_std = torch.autograd.grad(loss, leaves, allow_unused=True)
+        grad_log_prob, grad_mean, grad_log_std = torch.autograd.grad(
+            loss, leaves, allow_unused=True
+        )
         if grad_log_prob is not None:
             through_mean, through_std = self._through_log_prob(new.z, grad_log_prob)
             grad_mean = through_mean if grad_mean is None else through_mean + grad_mean
@@ -172,7 +191,9 @@ class Actor:
         """Return the gradient at the mean (B, A) and at log_std (A,) for one at the log-probabilities (B,)."""
         weighted = z * grad_log_prob.unsqueeze(1)
         grad_mean = weighted * self.log_std.neg().exp()  # d log_prob / d mean = z / std
-        return grad_mean, (weighted * z).sum(0) - grad_log_prob.sum()  # d log_prob / d log_std = z^2 - 1
+        return grad_mean, (weighted * z).sum(
+            0
+        ) - grad_log_prob.sum()  # d log_prob / d log_std = z^2 - 1
 
     def backward(self, grad_mean: Tensor, grad_log_std: Tensor | None) -> None:
         """Fill `gradient` from the gradient at the mean (B, A) and at log_std (A,)."""
@@ -200,7 +221,8 @@ class Policy:
         normaliser: Of observations.
         signals: Of rewards and costs.
         actor: Acts.
-        critics: Value of the reward, of the K costs, and of the K extra streams of an algorithm that has one.
+        critics: Value of the reward, of the K costs, and of the K extra streams of an algorithm
+            that has one.
     """
 
     def __init__(
@@ -221,12 +243,16 @@ class Policy:
         self.actor = Actor((observation_size, *hidden_sizes, action_size), log_std_init, rng)
         critic_sizes = (observation_size, *hidden_sizes, 1)
         self.num_costs = num_costs
-        self.critic_parameters = torch.zeros(1 + num_costs + extra_critics, parameter_count(critic_sizes))
+        self.critic_parameters = torch.zeros(
+            1 + num_costs + extra_critics, parameter_count(critic_sizes)
+        )
         self.critic_gradient = torch.zeros_like(self.critic_parameters)
         self.critics = StackedMLP(critic_sizes, self.critic_parameters, self.critic_gradient)
         # The extra ones last: whether there are any changes nothing for the others.
         for rows in (slice(0, 1 + num_costs), slice(1 + num_costs, None)):
-            StackedMLP(critic_sizes, self.critic_parameters[rows], self.critic_gradient[rows]).initialise(rng)
+            StackedMLP(
+                critic_sizes, self.critic_parameters[rows], self.critic_gradient[rows]
+            ).initialise(rng)
 
     def values(self, x: Tensor) -> Tensor:
         """Return the values (1 + K, B) at normalised observations x (B, D): reward, costs, then any extra ones."""
@@ -246,7 +272,9 @@ class Policy:
         self.actor.parameters.copy_(state["actor"])
         self.critic_parameters.copy_(state["critics"])
         self.normaliser.load_state_dict(state["normaliser"])
-        self.signals.load_state_dict(state.get("signals", {}))  # checkpoints of version 0.1 may lack it
+        self.signals.load_state_dict(
+            state.get("signals", {})
+        )  # checkpoints of version 0.1 may lack it
 
 
 def mean_kl(batch_mean: Tensor, batch_log_std: Tensor, mean: Tensor, log_std: Tensor) -> float:

@@ -1,7 +1,8 @@
 """Everything a run needs to go on, in one file, written atomically, readable without pickle.
 
-A checkpoint is a safetensors file: arrays as tensors, everything else as JSON in the header, and a digest of
-both. A file that was cut short or altered is recognised, and the one before it is used instead.
+A checkpoint is a safetensors file: arrays as tensors, everything else as JSON in the header, and a
+digest of both. A file that was cut short or altered is recognised, and the one before it is used
+instead.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def load_newest(folder: Path, rows: int | None = None) -> tuple[dict[str, Any] |
 
     Args:
         folder: Where the checkpoints are.
-        rows: Epochs that progress.csv still describes; a checkpoint of a later epoch is used only if there is
-            no other, so that the rows in between are written again.
+        rows: Epochs that progress.csv still describes; a checkpoint of a later epoch is used only
+            if there is no other, so that the rows in between are written again.
 
     Returns:
         The state, or None if there is no checkpoint at all.
@@ -96,7 +97,9 @@ def load_newest(folder: Path, rows: int | None = None) -> tuple[dict[str, Any] |
             return state, notes
         later = later or state
     if later is None and notes:
-        raise CspoError(f"No checkpoint in {folder} can be read: the run cannot continue, start it again.")
+        raise CspoError(
+            f"No checkpoint in {folder} can be read: the run cannot continue, start it again."
+        )
     return later, notes
 
 

@@ -101,7 +101,9 @@ class QuietConsole:
 class PlainConsole(QuietConsole):
     """Rows without control characters, at most about `MAX_ROWS` of them."""
 
-    def __init__(self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]) -> None:
+    def __init__(
+        self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]
+    ) -> None:
         """See `make_console`."""
         self.total, self.stream = config.epochs, stream
         labels = cost_labels(cost_names)
@@ -123,7 +125,9 @@ class PlainConsole(QuietConsole):
         rows = min(MAX_ROWS, self.total)
         if done > 1 and done * rows // self.total == (done - 1) * rows // self.total:
             return  # rows are spread evenly over the run; the last epoch always has one
-        cost = self._in_columns([text + "!" * violated for text, violated in costs_against_limits(report)])
+        cost = self._in_columns(
+            [text + "!" * violated for text, violated in costs_against_limits(report)]
+        )
         left = duration(self.clock.left(done))
         print(
             f"{f'{done}/{self.total}':>11} {report.steps:>11} {number(report.episode_return):>9} "
@@ -140,7 +144,9 @@ class PlainConsole(QuietConsole):
 class LiveConsole:
     """A progress bar and the newest numbers, redrawn in place."""
 
-    def __init__(self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]) -> None:
+    def __init__(
+        self, config: TrainConfig, cost_names: Sequence[str], done: int, stream: IO[str]
+    ) -> None:
         """See `make_console`."""
         from rich.console import Console as RichConsole
         from rich.live import Live
@@ -151,7 +157,11 @@ class LiveConsole:
         self.console = RichConsole(file=stream, highlight=False)
         # Not the default colours: red is for a violated limit.
         self.bar = ProgressBar(
-            total=config.epochs, completed=done, width=32, complete_style="blue", finished_style="blue"
+            total=config.epochs,
+            completed=done,
+            width=32,
+            complete_style="blue",
+            finished_style="blue",
         )
         self.live = Live(console=self.console, auto_refresh=False, transient=True)
 

@@ -56,15 +56,19 @@ class RunFolder:
         return run
 
     @classmethod
-    def reopen(cls, path: Path | str, changes: dict[str, Any]) -> tuple[RunFolder, TrainConfig, dict[str, Any] | None]:
+    def reopen(
+        cls, path: Path | str, changes: dict[str, Any]
+    ) -> tuple[RunFolder, TrainConfig, dict[str, Any] | None]:
         """Open a run to continue it; returns the folder, its settings and its newest readable state.
 
-        The state is None for a run that stopped before its first checkpoint: it starts anew, and being the same
-        settings and the same seed, it becomes the run it would have been.
+        The state is None for a run that stopped before its first checkpoint: it starts anew, and
+        being the same settings and the same seed, it becomes the run it would have been.
         """
         path = Path(path)
         config = load_config(path, changes.get("plugin"))
-        unknown = set(changes) - CHANGEABLE - {"plugin"}  # where the algorithm is, and not what it does
+        unknown = (
+            set(changes) - CHANGEABLE - {"plugin"}
+        )  # where the algorithm is, and not what it does
         if unknown:
             raise CspoError(
                 f"A resumed run keeps its settings; only {', '.join(sorted(CHANGEABLE))} can change, not "
@@ -90,7 +94,9 @@ class RunFolder:
         rows = self._progress.complete_rows()
         state, self.notes = checkpoint.load_newest(folder, rows)
         if state is None and rows > self.config.checkpoint_every:
-            raise CspoError(f"{folder} holds no checkpoint, though {rows} epochs were done: start the run again.")
+            raise CspoError(
+                f"{folder} holds no checkpoint, though {rows} epochs were done: start the run again."
+            )
         self.notes += self._progress.rewind(0 if state is None else int(state["epoch"]))
         return state
 
@@ -110,7 +116,9 @@ class RunFolder:
         """Write a checkpoint; progress.csv is on disk before it, so that no row can be missing after a crash."""
         with _explained(self.path):
             self._progress.sync()
-            return checkpoint.save(self.path / "checkpoints", epochs_done, state, self.config.keep_checkpoints)
+            return checkpoint.save(
+                self.path / "checkpoints", epochs_done, state, self.config.keep_checkpoints
+            )
 
     def close(self) -> None:
         """Flush and release the files."""
@@ -166,9 +174,13 @@ def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
         if algo not in algorithm_names():
             where = f"It holds the algorithm {algo!r} of {path}: pass --plugin with where it is."
             raise CspoError(f"{fault} {where}") from None
-        del settings["plugin"]  # not needed: the algorithm is built in, or this program has registered it
+        del settings[
+            "plugin"
+        ]  # not needed: the algorithm is built in, or this program has registered it
     if "plugin" not in settings and algo not in algorithm_names():
-        raise CspoError(f"The algorithm {algo!r} of {path} is not built in: pass --plugin with the file that has it.")
+        raise CspoError(
+            f"The algorithm {algo!r} of {path} is not built in: pass --plugin with the file that has it."
+        )
     return from_dict(settings)
 
 
@@ -177,12 +189,16 @@ def free_folder(root: Path, name: str) -> Path:
     path, number = root / name, 2
     while True:
         try:
-            path.mkdir(parents=True)  # creating is what claims a name when several runs start together
+            path.mkdir(
+                parents=True
+            )  # creating is what claims a name when several runs start together
             return path
         except FileExistsError:
             path, number = root / f"{name}-{number}", number + 1
         except OSError as error:
-            raise CspoError(f"Cannot create run folder {path}: {error.strerror}. Try --run-dir.") from error
+            raise CspoError(
+                f"Cannot create run folder {path}: {error.strerror}. Try --run-dir."
+            ) from error
 
 
 def object_label(env: Any) -> str:
@@ -200,7 +216,9 @@ def environment_for(config: TrainConfig, env: Any) -> Any:
     return config.task if env is None else env
 
 
-def make_environment(config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None) -> BatchEnv:
+def make_environment(
+    config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None
+) -> BatchEnv:
     """Return copies of a run's environment, as many as it trains on unless `num_envs` says otherwise."""
     return make_batch(
         environment_for(config, env),
@@ -239,7 +257,11 @@ def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
 def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
     """Refuse to continue a run on an environment that differs from the one it started on."""
     if saved["cost_fn"] != now["cost_fn"]:
-        what = "used a cost_fn: pass the same one again" if saved["cost_fn"] else "used no cost_fn: leave it out"
+        what = (
+            "used a cost_fn: pass the same one again"
+            if saved["cost_fn"]
+            else "used no cost_fn: leave it out"
+        )
         raise CspoError(f"This run {what}.")
     for name, value in now.items():
         if not np.array_equal(np.asarray(saved[name]), np.asarray(value)):
@@ -267,5 +289,7 @@ def hold(path: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
-        raise RunInUse(f"Another process is training in {path}. Wait for it, or stop it first.") from error
+        raise RunInUse(
+            f"Another process is training in {path}. Wait for it, or stop it first."
+        ) from error
     return file

@@ -66,14 +66,18 @@ class ProgressFile:
         kept = rows[:epochs]
         write_text(self.path, "".join(line + "\n" for line in header + kept))
         if len(kept) < epochs:
-            return [f"progress.csv holds {len(kept)} of the {epochs} epochs done; the others are lost."]
+            return [
+                f"progress.csv holds {len(kept)} of the {epochs} epochs done; the others are lost."
+            ]
         return []
 
     def _read(self) -> tuple[list[str], list[str]]:
         """Return the header and the rows of epochs 0, 1, 2, ... up to the first that is missing or cut short."""
         text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
         lines = text.splitlines(keepends=True)
-        whole = [line.rstrip("\r\n") for line in lines if line.endswith("\n")]  # a cut line has no end
+        whole = [
+            line.rstrip("\r\n") for line in lines if line.endswith("\n")
+        ]  # a cut line has no end
         rows: list[str] = []
         for line in whole[1:]:
             if line.split(",", 1)[0] != str(len(rows)) or line.count(",") != whole[0].count(","):

@@ -41,17 +41,19 @@ def train(
     """Train a policy and keep the run in a folder.
 
     Args:
-        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), or one environment
-            object (then there is one copy of it). An object is never closed.
+        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), or one
+            environment object (then there is one copy of it). An object is never closed.
         algo: Algorithm, see `cspo algos`; by default the one `file` names, else "cspo".
         run_dir: A new folder for the run; by default runs/<task>-<algo>-seed<seed>.
-        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a cost.
+        cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
+            cost.
         quiet: Print no progress.
         file: TOML file with settings.
         **settings: See `TrainConfig`; those of the algorithm may stand beside them.
 
     Raises:
-        Interrupted: On Ctrl-C, after the epoch under way and a checkpoint; a second Ctrl-C stops at once.
+        Interrupted: On Ctrl-C, after the epoch under way and a checkpoint; a second Ctrl-C stops at
+            once.
         CspoError: If a setting or the environment is wrong.
     """
     given = None if isinstance(env, str) else env
@@ -72,7 +74,9 @@ def run(
     """Train with settings that are complete; see `train`."""
     chosen = run_dir is not None
     task = config.task.strip("<>").replace("/", "-").replace(":", "-")
-    folder = Path(run_dir) if run_dir else free_folder(RUNS, f"{task}-{config.algo}-seed{config.seed}")
+    folder = (
+        Path(run_dir) if run_dir else free_folder(RUNS, f"{task}-{config.algo}-seed{config.seed}")
+    )
     try:
         trainer = Trainer(config, env=env, cost_fn=cost_fn, run_dir=folder)
     except BaseException:
@@ -83,7 +87,12 @@ def run(
 
 
 def resume(
-    run_dir: Path | str, *, env: Any = None, cost_fn: Any = None, quiet: bool = False, **changes: Any
+    run_dir: Path | str,
+    *,
+    env: Any = None,
+    cost_fn: Any = None,
+    quiet: bool = False,
+    **changes: Any,
 ) -> Summary:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
@@ -92,7 +101,8 @@ def resume(
         env: The environment object or factory, if the run used one.
         cost_fn: The cost function, if the run used one.
         quiet: Print no progress.
-        **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that file has moved.
+        **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that
+            file has moved.
     """
     trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, **changes)
     return train_to_end(trainer, owns_env=env is None, quiet=quiet)
@@ -161,7 +171,9 @@ def _finish(trainer: Trainer, console: Console, quiet: bool) -> Summary:
 
     folder = _folder(trainer)
     console.stop()
-    summary = summarise(folder, trainer.config, trainer.env.cost_names, trainer.epoch, trainer.parameter_hash())
+    summary = summarise(
+        folder, trainer.config, trainer.env.cost_names, trainer.epoch, trainer.parameter_hash()
+    )
     write_summary(summary, trainer.config)
     draw_curve(folder)
     if not quiet:
@@ -212,7 +224,9 @@ class StopRequest:
         self._previous: dict[signal.Signals, Callable[..., Any] | int | None] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers only there
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # Python allows handlers only there
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._handle)
         return self
@@ -221,13 +235,17 @@ class StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        # Straight to the file: a handler may run in the middle of a print, and printing is not re-entrant.
+        # Straight to the file: a handler may run in the middle of a print, and printing is not
+        # re-entrant.
         line = "cspo: finishing the epoch under way; press Ctrl-C again to stop at once.\n"
         with contextlib.suppress(OSError):
             os.write(2, (("\n" if os.isatty(2) else "") + line).encode())
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)

@@ -64,7 +64,9 @@ def summarise(
     limits = constraint_columns(columns, "cost_limit")
     rows = len(columns.get("epoch", ()))
     violated = [any(c[i] > d[i] for c, d in zip(costs, limits, strict=True)) for i in range(rows)]
-    seconds = sum(config.steps_per_epoch / speed for speed in columns.get("steps_per_second", ()) if speed > 0)
+    seconds = sum(
+        config.steps_per_epoch / speed for speed in columns.get("steps_per_second", ()) if speed > 0
+    )
     steps = epochs * config.steps_per_epoch
     return Summary(
         run_dir=run_dir,
@@ -121,9 +123,20 @@ def commit() -> str | None:
     """Return the commit of the checkout this package runs from, "-dirty" if it was changed; None if installed."""
     package = Path(__file__).resolve().parents[1]
     root = package.parents[1]
-    if not (root / ".git").exists() or package != root / "src" / "cspo":  # a user's own repository is not meant
+    if (
+        not (root / ".git").exists() or package != root / "src" / "cspo"
+    ):  # a user's own repository is not meant
         return None
-    describe = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    describe = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+        "--exclude=*",
+    ]
     try:
         done = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -141,9 +154,15 @@ def config_digest(config: TrainConfig) -> str:
 
 def format_summary(summary: Summary) -> str:
     """Return the summary as a few lines of text."""
-    state = "finished" if summary.finished else f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
+    state = (
+        "finished"
+        if summary.finished
+        else f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
+    )
     rows = [("return", number(summary.episode_return))]
-    for name, cost, limit in zip(cost_labels(summary.cost_names), summary.cost, summary.cost_limit, strict=True):
+    for name, cost, limit in zip(
+        cost_labels(summary.cost_names), summary.cost, summary.cost_limit, strict=True
+    ):
         verdict = "ABOVE its limit" if cost > limit else "within its limit"
         rows.append((name, f"{number(cost)}  {verdict} of {limit:g}"))
     speed = f"{summary.steps_per_second:,.0f} steps/s, {summary.steps:,} steps in {duration(summary.seconds)}"

@@ -19,7 +19,10 @@ class EventWriter:
 
     def log(self, report: EpochReport) -> None:
         """Add one epoch."""
-        timings = {"seconds_rollout": report.seconds_rollout, "seconds_update": report.seconds_update}
+        timings = {
+            "seconds_rollout": report.seconds_rollout,
+            "seconds_update": report.seconds_update,
+        }
         for name, value in {**as_row(report), **timings}.items():
             if name not in ("epoch", "steps"):
                 self._writer.add_scalar(name, value, report.steps)  # type: ignore[no-untyped-call]

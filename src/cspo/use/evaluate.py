@@ -51,8 +51,14 @@ class TrainedPolicy:
         """Build the policy from a run's settings and the state in one of its checkpoints."""
         facts = state["facts"]
         self.config, self.epoch = config, int(state["epoch"])
-        self.observation_size, self.action_size = int(facts["observation_size"]), int(facts["action_size"])
-        self.action_low, self.action_high = np.array(facts["action_low"]), np.array(facts["action_high"])
+        self.observation_size, self.action_size = (
+            int(facts["observation_size"]),
+            int(facts["action_size"]),
+        )
+        self.action_low, self.action_high = (
+            np.array(facts["action_low"]),
+            np.array(facts["action_high"]),
+        )
         self.cost_names: tuple[str, ...] = tuple(facts["cost_names"])
         self.cost_limit = np.array(state["cost_limit"])
         self.clip_actions = bool(facts["clip_actions"])
@@ -64,20 +70,24 @@ class TrainedPolicy:
         """Start the stream that stochastic actions are drawn from anew."""
         self._rng = stream(seed, "policy")
 
-    def __call__(self, observation: ArrayLike, *, deterministic: bool = True, clip: bool | None = None) -> FloatArray:
+    def __call__(
+        self, observation: ArrayLike, *, deterministic: bool = True, clip: bool | None = None
+    ) -> FloatArray:
         """Return the action (A,) for an observation (D,), or (B, A) for (B, D).
 
         Args:
             observation: As the environment gives it, not normalised.
             deterministic: Take the mean of the policy; False draws from it as training did.
-            clip: Cut the action off at the bounds of the action box. By default as in training: a Gymnasium
-                environment was given clipped actions, a native task (whose physics clamps the controls, and
-                whose reward counts the action as given) unclipped ones.
+            clip: Cut the action off at the bounds of the action box. By default as in training: a
+                Gymnasium environment was given clipped actions, a native task (whose physics clamps
+                the controls, and whose reward counts the action as given) unclipped ones.
         """
         raw = np.asarray(observation, dtype=np.float64)
         if raw.ndim not in (1, 2) or raw.shape[-1] != self.observation_size:
             size = self.observation_size
-            raise CspoError(f"The policy takes observations of shape ({size},) or (B, {size}), not {raw.shape}.")
+            raise CspoError(
+                f"The policy takes observations of shape ({size},) or (B, {size}), not {raw.shape}."
+            )
         x = torch.from_numpy(self._policy.normaliser(np.atleast_2d(raw)))
         with single_threaded_math():
             action = self._policy.actor.mlp.predict(x)[0].numpy()
@@ -98,8 +108,8 @@ def load(
 
     Args:
         run_dir: The run's folder.
-        checkpoint: A checkpoint file, or the number of epochs after which it was written; by default the
-            newest that can be read.
+        checkpoint: A checkpoint file, or the number of epochs after which it was written; by
+            default the newest that can be read.
         plugin: File or module with the run's algorithm, if it is not where it was.
     """
     run_dir = Path(run_dir)
@@ -108,12 +118,22 @@ def load(
     if checkpoint is None:
         state, _ = load_newest(folder)
         if state is None:
-            raise CspoError(f"{run_dir} has no checkpoint yet: train it first, `cspo train --resume {run_dir}`.")
+            raise CspoError(
+                f"{run_dir} has no checkpoint yet: train it first, `cspo train --resume {run_dir}`."
+            )
         return TrainedPolicy(config, state)
-    path = Path(checkpoint) if not isinstance(checkpoint, int) else folder / f"epoch-{checkpoint:06d}.safetensors"
+    path = (
+        Path(checkpoint)
+        if not isinstance(checkpoint, int)
+        else folder / f"epoch-{checkpoint:06d}.safetensors"
+    )
     if not path.exists():
-        kept = ", ".join(str(int(one.stem.removeprefix("epoch-"))) for one in list_checkpoints(folder))
-        raise CspoError(f"There is no checkpoint {path}. The run keeps those of epochs: {kept or 'none'}.")
+        kept = ", ".join(
+            str(int(one.stem.removeprefix("epoch-"))) for one in list_checkpoints(folder)
+        )
+        raise CspoError(
+            f"There is no checkpoint {path}. The run keeps those of epochs: {kept or 'none'}."
+        )
     return TrainedPolicy(config, load_checkpoint(path))
 
 
@@ -151,21 +171,22 @@ def evaluate(
 ) -> list[EvaluationRow]:
     """Measure a policy on complete episodes, without changing it.
 
-    Several environments run side by side, and each contributes a number of episodes that is fixed beforehand:
-    counting the first N episodes to finish would favour short ones. Both rows see the same initial states.
+    Several environments run side by side, and each contributes a number of episodes that is fixed
+    beforehand: counting the first N episodes to finish would favour short ones. Both rows see the
+    same initial states.
 
     Args:
         run: A run's folder, or a policy from `load`.
         episodes: Episodes per row.
-        seed: Of the environments and of stochastic actions; by default the run's. Its stream differs from the
-            one training used, so the episodes are new.
+        seed: Of the environments and of stochastic actions; by default the run's. Its stream
+            differs from the one training used, so the episodes are new.
         deterministic: True or False for one row only; by default both.
         env: The environment object or factory, if the run used one.
         cost_fn: The cost function, if the run used one.
 
     Returns:
-        One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the violation
-        rate is Wilson's.
+        One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the
+        violation rate is Wilson's.
     """
     policy = run if isinstance(run, TrainedPolicy) else load(run)
     if episodes < 1:
@@ -199,7 +220,9 @@ def environment_seed(seed: int) -> int:
     return int(stream(seed, "evaluation").integers(2**31))
 
 
-def _play(policy: TrainedPolicy, env: BatchEnv, episodes: int, seed: int, deterministic: bool) -> Episodes:
+def _play(
+    policy: TrainedPolicy, env: BatchEnv, episodes: int, seed: int, deterministic: bool
+) -> Episodes:
     """Return `episodes` complete episodes, a fixed number from each environment."""
     n = env.num_envs
     left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
@@ -223,7 +246,9 @@ def _play(policy: TrainedPolicy, env: BatchEnv, episodes: int, seed: int, determ
         total_return[ended], total_cost[ended], length[ended] = 0.0, 0.0, 0.0
         waited = 0 if ended.any() else waited + 1
         if waited >= PATIENCE:
-            raise CspoError(f"No episode ended within {PATIENCE} steps: give the environment a time limit.")
+            raise CspoError(
+                f"No episode ended within {PATIENCE} steps: give the environment a time limit."
+            )
     return Episodes(np.array(returns), np.array(costs), np.array(lengths))
 
 
@@ -244,7 +269,8 @@ def _row(policy: TrainedPolicy, episodes: Episodes, deterministic: bool) -> Eval
 def mean_interval(values: FloatArray) -> Interval:
     """Return the mean with its bootstrap interval: BCa, or percentiles where BCa is not defined.
 
-    Equal values give an interval of no width; a single one says nothing about the spread and gives NaN.
+    Equal values give an interval of no width; a single one says nothing about the spread and gives
+    NaN.
     """
     from scipy.stats import bootstrap
 
@@ -255,7 +281,9 @@ def mean_interval(values: FloatArray) -> Interval:
         return Interval(mean, mean, mean)
     for method in ("BCa", "percentile"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SciPy warns where BCa is not defined; the percentiles follow
+            warnings.simplefilter(
+                "ignore"
+            )  # SciPy warns where BCa is not defined; the percentiles follow
             found = bootstrap(
                 (values,),
                 np.mean,

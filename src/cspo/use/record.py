@@ -26,7 +26,11 @@ from cspo.use.video import FASTEST, VideoWriter, check_target
 
 LONGEST = 5000  # steps after which the film of an episode is cut
 USUAL_RATE = 30.0  # pictures per second of an environment that does not say
-QUIET, COSTLY, SHADE = (255, 255, 255), (255, 150, 130), 0.4  # of the caption: text, text at a cost, background
+QUIET, COSTLY, SHADE = (
+    (255, 255, 255),
+    (255, 150, 130),
+    0.4,
+)  # of the caption: text, text at a cost, background
 
 
 class Recording(NamedTuple):
@@ -55,9 +59,10 @@ def record(
 ) -> Recording:
     """Film a policy.
 
-    A native task is drawn here, without a screen; any other environment gives its own pictures, and must support
-    `render_mode="rgb_array"`. The video runs in the task's own time; of a task with very short steps it shows every
-    second or third. An episode that does not end is cut after 5000 steps.
+    A native task is drawn here, without a screen; any other environment gives its own pictures, and
+    must support `render_mode="rgb_array"`. The video runs in the task's own time; of a task with
+    very short steps it shows every second or third. An episode that does not end is cut after 5000
+    steps.
 
     Args:
         run: A run's folder, or a policy from `load`.
@@ -89,7 +94,9 @@ def record(
         film = opened.enter_context(_Film(path, draw, rate, caption))
         totals = []
         for _ in range(episodes):
-            observation, total_return, total_cost = _film_episode(policy, batch, film, observation, deterministic)
+            observation, total_return, total_cost = _film_episode(
+                policy, batch, film, observation, deterministic
+            )
             totals.append((total_return, tuple(total_cost.tolist())))
     return Recording(path, film.frames, film.fps, *zip(*totals, strict=True))
 
@@ -119,7 +126,10 @@ class _Film:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._video is not None:
             self._video.__exit__(kind, value, trace)
@@ -130,7 +140,9 @@ class _Film:
         picture = self._draw()
         if self._video is None:
             self._video = VideoWriter(self._path, self.fps, picture.shape[1], picture.shape[0])
-        self._video.add(_captioned(picture, text, COSTLY if costly else QUIET) if self._caption else picture)
+        self._video.add(
+            _captioned(picture, text, COSTLY if costly else QUIET) if self._caption else picture
+        )
 
 
 def _film_episode(
@@ -156,7 +168,11 @@ def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
     """Return one copy of the run's environment, made with `render_mode="rgb_array"` where it takes that."""
     config = policy.config
     what = environment_for(config, env)
-    if is_batch_env(what) or is_environment(what) or (isinstance(what, str) and native_name(what) is not None):
+    if (
+        is_batch_env(what)
+        or is_environment(what)
+        or (isinstance(what, str) and native_name(what) is not None)
+    ):
         return make_environment(config, env, cost_fn, copies_of(env) or 1)
     options = {**config.env_options, "render_mode": "rgb_array"}
     try:
@@ -189,8 +205,12 @@ def _own_source(env: BatchEnv) -> tuple[Callable[[], Picture], float]:
     def draw() -> Picture:
         try:
             picture = np.asarray(single.render())
-        except Exception as fault:  # a missing package or whatever else the environment needs for drawing
-            raise CspoError(f"{env.name} cannot draw itself ({type(fault).__name__}: {fault}).") from fault
+        except (
+            Exception
+        ) as fault:  # a missing package or whatever else the environment needs for drawing
+            raise CspoError(
+                f"{env.name} cannot draw itself ({type(fault).__name__}: {fault})."
+            ) from fault
         if picture.ndim != 3 or picture.shape[2] != 3:
             raise CspoError(
                 f"render() of {env.name} must give arrays of shape (height, width, 3), not {picture.shape}."

@@ -24,8 +24,8 @@ QUALITY = {"crf": "21", "preset": "veryfast"}  # of H.264: smaller crf is better
 class VideoWriter:
     """Writes a video picture by picture: `with VideoWriter(...) as video: video.add(picture)`.
 
-    The file is written under a temporary name and renamed when it is complete; if something goes wrong, an older
-    file of that name stays as it was.
+    The file is written under a temporary name and renamed when it is complete; if something goes
+    wrong, an older file of that name stays as it was.
 
     Args:
         path: Where to; the ending decides, `.mp4` or `.gif`.
@@ -56,7 +56,10 @@ class VideoWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if kind is None:
             self.close()
@@ -67,7 +70,9 @@ class VideoWriter:
         """Append one picture, (height, width, 3) of bytes."""
         if picture.shape != (self.height, self.width, 3) or picture.dtype != np.uint8:
             wanted = f"({self.height}, {self.width}, 3) of uint8"
-            raise CspoError(f"A picture of this video is {wanted}, not {picture.shape} of {picture.dtype}.")
+            raise CspoError(
+                f"A picture of this video is {wanted}, not {picture.shape} of {picture.dtype}."
+            )
         with _explained(self.path):
             self._encoder.add(picture)
         self.frames += 1
@@ -77,7 +82,9 @@ class VideoWriter:
         try:
             with _explained(self.path):
                 if not self.frames:
-                    raise CspoError(f"{self.path} was not written: a video needs at least one picture.")
+                    raise CspoError(
+                        f"{self.path} was not written: a video needs at least one picture."
+                    )
                 self._encoder.finish()
                 with open(self._partial, "rb+") as file:
                     os.fsync(file.fileno())
@@ -104,7 +111,9 @@ def check_target(path: Path | str) -> Path:
     if os.path.isdir(path):
         raise CspoError(f"{path} is a folder: name a file in it.")
     if not os.path.isdir(path.parent):
-        raise CspoError(f"There is no folder {path.parent} to write {path.name} to: create it first.")
+        raise CspoError(
+            f"There is no folder {path.parent} to write {path.name} to: create it first."
+        )
     trial = path.with_name(f".{path.name}.partial")
     try:
         trial.touch()
@@ -129,9 +138,12 @@ class _Mp4:
         import av
 
         self._frame = av.VideoFrame.from_ndarray
-        # The index goes to the front of the file, so that a browser can start before it has all of it.
+        # The index goes to the front of the file, so that a browser can start before it has all of
+        # it.
         self._file: Any = av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"})
-        self._stream = self._file.add_stream("libx264", rate=Fraction(fps).limit_denominator(10_000), options=QUALITY)
+        self._stream = self._file.add_stream(
+            "libx264", rate=Fraction(fps).limit_denominator(10_000), options=QUALITY
+        )
         self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
         self._padding = ((0, height % 2), (0, width % 2), (0, 0))
@@ -162,10 +174,13 @@ class _Gif:
 
     def finish(self) -> None:
         first, *others = self._pictures
-        # GIF counts in hundredths of a second: rounding the times, not the durations, keeps the pace.
+        # GIF counts in hundredths of a second: rounding the times, not the durations, keeps the
+        # pace.
         times = np.round(np.arange(len(others) + 2) * 100 / self._fps).astype(int)
         durations = (10 * np.diff(times)).tolist()
-        first.save(self._path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
+        first.save(
+            self._path, "GIF", save_all=True, append_images=others, duration=durations, loop=0
+        )
 
     def abandon(self) -> None:
         self._pictures.clear()

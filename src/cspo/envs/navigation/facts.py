@@ -37,7 +37,8 @@ class ObjectClass:
     keepout: float  # two objects are at least the sum of their keepouts apart
     height: float  # of the centre, when placed
     placement: Literal["free", "tied", "fixed", "drawn"]
-    """A body that moves freely, one that is tied to a moving target, a solid fixed one, or one that only shows."""
+    """A body that moves freely, one that is tied to a moving target, a solid fixed one, or one that
+    only shows."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,16 @@ class NavigationTask:
 ROBOTS = {
     "point": Robot(0.002, 1.0, ("accelerometer", "velocimeter", "gyro", "magnetometer")),
     "car": Robot(
-        0.004, 5.0, ("accelerometer", "velocimeter", "gyro", "magnetometer", "ballangvel_rear", "ballquat_rear")
+        0.004,
+        5.0,
+        (
+            "accelerometer",
+            "velocimeter",
+            "gyro",
+            "magnetometer",
+            "ballangvel_rear",
+            "ballquat_rear",
+        ),
     ),
 }
 

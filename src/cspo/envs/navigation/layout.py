@@ -1,8 +1,9 @@
 """Where things are put: the placement of Safety-Gymnasium 1.0.0, draw for draw.
 
-One legacy `RandomState` per environment makes every choice, in this order: all positions (x, then y, object by
-object, tried again until they fit), the robot's heading, one rotation per object, then the goal. A world of the
-benchmark is thus known by its seed, and what comes later in an episode continues the same stream.
+One legacy `RandomState` per environment makes every choice, in this order: all positions (x, then
+y, object by object, tried again until they fit), the robot's heading, one rotation per object, then
+the goal. A world of the benchmark is thus known by its seed, and what comes later in an episode
+continues the same stream.
 """
 
 from __future__ import annotations
@@ -64,7 +65,11 @@ class Stream:
     def draw_goal(self, keepouts: FloatArray, places: FloatArray, goal: int) -> bool:
         """Draw a new place for number `goal`, clear of all others, into `places`; False if none was found."""
         count = len(keepouts)
-        return bool(draw_place(self._next_double, self._state, keepouts, places, goal, count, TRIES_PER_GOAL))
+        return bool(
+            draw_place(
+                self._next_double, self._state, keepouts, places, goal, count, TRIES_PER_GOAL
+            )
+        )
 
     def draw_button(self, count: int) -> int:
         """Choose one of `count` buttons."""
@@ -78,7 +83,9 @@ class Stream:
     def set_state(self, state: dict[str, Any]) -> None:
         """Put back what `state` returned."""
         key = np.array(state["key"], np.uint32)
-        self._random.set_state({"bit_generator": "MT19937", "state": {"key": key, "pos": int(state["pos"])}})
+        self._random.set_state(
+            {"bit_generator": "MT19937", "state": {"key": key, "pos": int(state["pos"])}}
+        )
 
 
 def keepouts_of(task: NavigationTask) -> FloatArray:
@@ -98,7 +105,9 @@ def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> An
     for _ in range(TRIES_PER_LAYOUT):
         placed = 0
         while placed < len(keepouts):
-            if not draw_place(next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT):
+            if not draw_place(
+                next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT
+            ):
                 break
             placed += 1
         if placed == len(keepouts):
@@ -107,7 +116,9 @@ def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> An
 
 
 @exact_kernel
-def draw_place(next_double: Any, source: Any, keepouts: Any, places: Any, which: Any, count: Any, tries: Any) -> Any:
+def draw_place(
+    next_double: Any, source: Any, keepouts: Any, places: Any, which: Any, count: Any, tries: Any
+) -> Any:
     """Draw until number `which` is clear of the first `count`, itself aside; its place is only written then."""
     low, high = -EXTENT + keepouts[which], EXTENT - keepouts[which]
     for _ in range(tries):

@@ -16,11 +16,12 @@ _BIN = _FULL_TURN / LIDAR_BINS
 def read_lidars(readings: Any, columns: Any, places: Any, position: Any, rotation: Any) -> None:
     """Write the lidars of N robots.
 
-    A reading falls from 1 at the robot to 0 at 3 m and beyond. The two neighbours of an object's bin get a share of its
-    reading that grows as the object nears them, so that a small turn changes readings by a small amount.
+    A reading falls from 1 at the robot to 0 at 3 m and beyond. The two neighbours of an object's
+    bin get a share of its reading that grows as the object nears them, so that a small turn changes
+    readings by a small amount.
 
-    Args: readings (N, lidars * 16): the result; columns (M,): where the lidar of each object's class begins; places
-        (N, M, 2): the objects; position (N, 3), rotation (N, 9): the robots.
+    Args: readings (N, lidars * 16): the result; columns (M,): where the lidar of each object's
+        class begins; places (N, M, 2): the objects; position (N, 3), rotation (N, 9): the robots.
     """
     readings[:] = 0.0
     for n in range(len(places)):

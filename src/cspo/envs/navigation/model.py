@@ -1,12 +1,15 @@
 """The MuJoCo models of the navigation tasks, written from their numbers.
 
-The physics model holds what moves or can be hit: floor, robot, vase or gremlins with their targets, buttons.
-Hazards and the goal have no collision and never move anything, so they are only in the model for pictures.
+The physics model holds what moves or can be hit: floor, robot, vase or gremlins with their targets,
+buttons. Hazards and the goal have no collision and never move anything, so they are only in the
+model for pictures.
 
-A model is compiled once; where a layout needs it, each environment gets a copy. A reset moves bodies, nothing is
-compiled again: fixed bodies in the model, free ones in `qpos`, a gremlin's offset from its target in `eq_data`.
+A model is compiled once; where a layout needs it, each environment gets a copy. A reset moves
+bodies, nothing is compiled again: fixed bodies in the model, free ones in `qpos`, a gremlin's
+offset from its target in `eq_data`.
 
-MuJoCo's newer way of finding contacts between convex shapes is switched off: the benchmark ran on the old one.
+MuJoCo's newer way of finding contacts between convex shapes is switched off: the benchmark ran on
+the old one.
 """
 
 from __future__ import annotations
@@ -26,9 +29,10 @@ COLOURS = {
     "goal": "0 1 0 0.25",
 }
 
-# Who collides with whom: two geoms that share a bit. MuJoCo now has a formula for a sphere and a cylinder; the
-# benchmark ran on its iteration for convex shapes, which is a little off, by 5 % of the depth at worst. So a wheel does
-# not meet the sphere of a button (bit 1) but an ellipsoid in the same place (bit 2), which is still iterated for.
+# Who collides with whom: two geoms that share a bit. MuJoCo now has a formula for a sphere and a
+# cylinder; the benchmark ran on its iteration for convex shapes, which is a little off, by 5 % of
+# the depth at worst. So a wheel does not meet the sphere of a button (bit 1) but an ellipsoid in
+# the same place (bit 2), which is still iterated for.
 _WHEEL = 'contype="6" conaffinity="6"'
 _FLOOR = 'contype="7" conaffinity="7"'
 _MOVABLE = 'contype="5" conaffinity="5"'
@@ -67,7 +71,8 @@ _CAR = f"""
     </body>"""
 _ROBOTS = {"point": _POINT, "car": _CAR}
 
-# Force before the gear is limited, which is why the Point's thrust saturates at 5 % of its control range.
+# Force before the gear is limited, which is why the Point's thrust saturates at 5 % of its control
+# range.
 _ACTUATORS = {
     "point": """
     <motor name="x" site="agent" gear="0.3 0 0 0 0 0" ctrllimited="true" ctrlrange="-1 1"
@@ -89,7 +94,8 @@ _SENSORS = {
     "ballangvel_rear": '<ballangvel name="ballangvel_rear" joint="rear"/>',
     "ballquat_rear": '<ballquat name="ballquat_rear" joint="rear"/>',
 }
-# No shadows: those of the lidar's lights would confuse, and software OpenGL puts specks on large ones.
+# No shadows: those of the lidar's lights would confuse, and software OpenGL puts specks on large
+# ones.
 _SURROUNDINGS = """<visual>
     <headlight ambient="0.5 0.5 0.5" diffuse="0.2 0.2 0.2" specular="0 0 0"/>
   </visual>
@@ -115,15 +121,19 @@ def compiled(task: NavigationTask, pictures: bool = False) -> Any:
 
     model = mujoco.MjModel.from_xml_string(xml(task, pictures))
     if task.robot == "point":
-        # The axes of its inertia, free of the rounding of newer compilers: the Point's heading trembles at the limits
-        # of its servo and multiplies a difference in the last bit by five in every physics step.
+        # The axes of its inertia, free of the rounding of newer compilers: the Point's heading
+        # trembles at the limits of its servo and multiplies a difference in the last bit by five in
+        # every physics step.
         model.body_iquat[model.body("agent").id] = 0.5
         mujoco.mj_setConst(model, mujoco.MjData(model))
     model.body_gravcomp[:] = 0.0  # vases have it, so that it can be switched on
-    # mujoco 2.3.3 scaled all six rows of a weld by the weight against translation, later versions scale the three
-    # rows of rotation by the weight against rotation, 150 times as much for a gremlin: it would spin when hit.
+    # mujoco 2.3.3 scaled all six rows of a weld by the weight against translation, later versions
+    # scale the three rows of rotation by the weight against rotation, 150 times as much for a
+    # gremlin: it would spin when hit.
     for name in body_names(task, ("tied",)):
-        weights = model.body_invweight0[model.body(name).id]  # (against translation, against rotation)
+        weights = model.body_invweight0[
+            model.body(name).id
+        ]  # (against translation, against rotation)
         weights[1] = weights[0]
     return model
 
@@ -161,7 +171,13 @@ def xml(task: NavigationTask, pictures: bool = False) -> str:
 
 def body_names(task: NavigationTask, placements: Sequence[str]) -> list[str]:
     """Return the names of the bodies of some ways of placement, in the order of those ways."""
-    return [name for kind in placements for one in task.objects if one.placement == kind for name in names(one)]
+    return [
+        name
+        for kind in placements
+        for one in task.objects
+        if one.placement == kind
+        for name in names(one)
+    ]
 
 
 def names(objects: ObjectClass) -> list[str]:
@@ -176,11 +192,14 @@ def target(name: str) -> str:
 
 def _body(task: NavigationTask, objects: ObjectClass, name: str, pictures: bool) -> str:
     shape = _SHAPES.get(
-        objects.name, f'type="cylinder" size="{task.goal_size} {task.goal_size / 2}" contype="0" conaffinity="0"'
+        objects.name,
+        f'type="cylinder" size="{task.goal_size} {task.goal_size / 2}" contype="0" conaffinity="0"',
     )
     joint = f'<freejoint name="{name}"/>' if objects.placement in ("free", "tied") else ""
     geom = f'<geom name="{name}" {shape} rgba="{COLOURS[objects.name]}"/>'
     if task.robot == "car" and objects.name == "buttons" and not pictures:
         geom += _FOR_WHEELS.format(name=name)
-    carried = 'gravcomp="1"' if objects.placement == "free" else ""  # so that a resting vase can be, see `resting`
+    carried = (
+        'gravcomp="1"' if objects.placement == "free" else ""
+    )  # so that a resting vase can be, see `resting`
     return f'<body name="{name}" pos="0 0 {objects.height}" {carried}>{joint}{geom}</body>'

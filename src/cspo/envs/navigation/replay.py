@@ -48,10 +48,26 @@ class NavigationReplay:
             "goal_pos_before": (3,),
             "goal_pos_after": (3,),
         }
-        scalars = ["episode", "reward", "cost", "terminated", "truncated", "time_before", "last_dist_goal_before"]
+        scalars = [
+            "episode",
+            "reward",
+            "cost",
+            "terminated",
+            "truncated",
+            "time_before",
+            "last_dist_goal_before",
+        ]
         if self._has_buttons:
-            shapes |= {"buttons_pos": (env.task.count("buttons"), 3), "model_eq_data": model.eq_data.shape}
-            scalars += ["goal_button_before", "goal_button_after", "buttons_timer_before", "buttons_timer_after"]
+            shapes |= {
+                "buttons_pos": (env.task.count("buttons"), 3),
+                "model_eq_data": model.eq_data.shape,
+            }
+            scalars += [
+                "goal_button_before",
+                "goal_button_after",
+                "buttons_timer_before",
+                "buttons_timer_after",
+            ]
         return {**shapes, **dict.fromkeys([*scalars, *env.info_terms], ())}
 
     def step_fields(self) -> Sequence[Field]:
@@ -75,7 +91,14 @@ class NavigationReplay:
         from cspo.envs.tools.parity import Field
 
         classes = [f"{one.name}_pos" for one in self.env.task.objects]
-        keys = ["obs", "qpos", "qvel", "agent_pos", *classes, *(["goal_button"] if self._has_buttons else [])]
+        keys = [
+            "obs",
+            "qpos",
+            "qvel",
+            "agent_pos",
+            *classes,
+            *(["goal_button"] if self._has_buttons else []),
+        ]
         return [Field(key, key, tolerance=RESET_TOLERANCE, optional=key != "obs") for key in keys]
 
     def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
@@ -103,13 +126,19 @@ class NavigationReplay:
     def _restore(self, trace: Mapping[str, FloatArray], row: int) -> None:
         """Put back what was recorded before a step: the world, the simulator, the task."""
         env, model, data = self.env, self.model, self.data
-        model.body_pos[1], model.body_quat[1] = trace["agent_body_pos"][row], trace["agent_body_quat"][row]
+        model.body_pos[1], model.body_quat[1] = (
+            trace["agent_body_pos"][row],
+            trace["agent_body_quat"][row],
+        )
         env.where("hazards")[0] = trace["hazards_pos"][row, :, :2]
         if self._has_buttons:
             env.where("buttons")[0] = trace["buttons_pos"][row, :, :2]
             model.body_pos[env.button_bodies] = trace["buttons_pos"][row]
             model.eq_data[:] = trace["model_eq_data"][row]
-            env.goal_button[0], env.timer[0] = trace["goal_button_before"][row], trace["buttons_timer_before"][row]
+            env.goal_button[0], env.timer[0] = (
+                trace["goal_button_before"][row],
+                trace["buttons_timer_before"][row],
+            )
         env.where("goal")[0] = trace["goal_pos_before"][row, :2]
         env.last_distance[0] = trace["last_dist_goal_before"][row]
         data.time = trace["time_before"][row]

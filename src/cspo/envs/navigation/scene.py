@@ -54,13 +54,21 @@ class Portrait:
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
         position, rotation = data.xpos[1], data.xmat[1].reshape(3, 3)
-        ahead = rotation[:, 0] if self._task.robot == "point" else -rotation[:, 1]  # where the robot drives to
+        ahead = (
+            rotation[:, 0] if self._task.robot == "point" else -rotation[:, 1]
+        )  # where the robot drives to
         azimuth = math.degrees(math.atan2(ahead[1], ahead[0]))
-        track = View((position[0] + 0.3 * ahead[0], position[1] + 0.3 * ahead[1], 0.1), 2.2, azimuth, -35.0)
+        track = View(
+            (position[0] + 0.3 * ahead[0], position[1] + 0.3 * ahead[1], 0.1), 2.2, azimuth, -35.0
+        )
         readings = env.lidar_readings(index)  # (lidars, 16)
-        return Scene(model, data, {"track": track, "top": TOP}, self._rings(position, rotation, readings))
+        return Scene(
+            model, data, {"track": track, "top": TOP}, self._rings(position, rotation, readings)
+        )
 
-    def _rings(self, position: FloatArray, rotation: FloatArray, readings: FloatArray) -> list[Mark]:
+    def _rings(
+        self, position: FloatArray, rotation: FloatArray, readings: FloatArray
+    ) -> list[Mark]:
         """Return one light per direction and kind of object, the brighter the nearer the object."""
         marks = []
         for ring, (name, row) in enumerate(zip(self._task.lidars, readings, strict=True)):
@@ -69,5 +77,12 @@ class Portrait:
                 angle = 2.0 * math.pi * (number + 0.5) / LIDAR_BINS
                 away = np.array([RING_RADIUS * math.cos(angle), RING_RADIUS * math.sin(angle), 0.0])
                 place = position + rotation @ away + [0.0, 0.0, RING_HEIGHT + RING_SPACING * ring]
-                marks.append(Mark("sphere", place, [LIGHT_RADIUS] * 3, [*colour, UNLIT + (1.0 - UNLIT) * reading]))
+                marks.append(
+                    Mark(
+                        "sphere",
+                        place,
+                        [LIGHT_RADIUS] * 3,
+                        [*colour, UNLIT + (1.0 - UNLIT) * reading],
+                    )
+                )
         return marks

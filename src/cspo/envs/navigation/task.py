@@ -1,7 +1,8 @@
 """Four navigation tasks: drive a robot to goals or buttons, around hazards and gremlins.
 
-They do what Safety-Gymnasium 1.0.0 does, step for step and seed for seed (`cspo parity` shows it on recordings),
-quirks included: a robot that does not turn below a tenth of full command, gremlins that hover.
+They do what Safety-Gymnasium 1.0.0 does, step for step and seed for seed (`cspo parity` shows it on
+recordings), quirks included: a robot that does not turn below a tenth of full command, gremlins
+that hover.
 """
 
 from __future__ import annotations
@@ -53,9 +54,10 @@ class NavigationEnv(SimulatedEnv):
         autoreset: Reset finished environments within `step`; False leaves them where they ended.
         time_limit: Steps after which an episode is truncated.
         stepper: "compiled", "python" or "auto", see `Physics`.
-        cost_terms: Terms of the cost to give one by one, K columns; by default the cost, which is 1 where any term is.
-        button_timer_after_reset: Steps at the start of an episode for which buttons are dark and harmless: 0 in
-            Safety-Gymnasium 1.0.0, 10 in later versions.
+        cost_terms: Terms of the cost to give one by one, K columns; by default the cost, which is 1
+            where any term is.
+        button_timer_after_reset: Steps at the start of an episode for which buttons are dark and
+            harmless: 0 in Safety-Gymnasium 1.0.0, 10 in later versions.
 
     Attributes:
         elapsed: (N,) steps since the last reset.
@@ -63,8 +65,10 @@ class NavigationEnv(SimulatedEnv):
         button_bodies: Numbers of the buttons' bodies in the models.
         goal_button: (N,) which button is the goal.
         timer: (N,) steps for which buttons stay dark and harmless.
-        last_distance: (N,) distance to the goal after the last step, which the next reward is measured from.
-        info_terms: Of the last step, (N,) each, 0 or 1: the terms of the cost as `cost_NAME`, and `goal_met`.
+        last_distance: (N,) distance to the goal after the last step, which the next reward is
+            measured from.
+        info_terms: Of the last step, (N,) each, 0 or 1: the terms of the cost as `cost_NAME`, and
+            `goal_met`.
         total_cost: (N,) 1 where any term of the cost is.
     """
 
@@ -83,12 +87,18 @@ class NavigationEnv(SimulatedEnv):
         if name not in TASKS:
             raise CspoError(f"there is no navigation task {name!r}: {nearest(name, TASKS)}")
         check_cost_terms(name, cost_terms)
-        self.name, self.num_envs, self.time_limit, self.autoreset = name, num_envs, time_limit, autoreset
+        self.name, self.num_envs, self.time_limit, self.autoreset = (
+            name,
+            num_envs,
+            time_limit,
+            autoreset,
+        )
         self.task = task = TASKS[name]
         self.model = model = compiled(task)
         moving = [model.body(one).id for one in body_names(task, ("free", "tied"))]
         self.physics = Physics(
-            # Each its own: the Point hangs on joints fixed to where it started, buttons are fixed, vases may rest.
+            # Each its own: the Point hangs on joints fixed to where it started, buttons are fixed,
+            # vases may rest.
             [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
@@ -102,18 +112,23 @@ class NavigationEnv(SimulatedEnv):
         self.cost_names = tuple(cost_terms) or ("cost",)
         self._button_timer_after_reset = button_timer_after_reset
         self._sensors = int(model.nsensordata)
-        self.observation_size = 12 * (2 if task.robot == "car" else 1) + LIDAR_BINS * len(task.lidars)
+        self.observation_size = 12 * (2 if task.robot == "car" else 1) + LIDAR_BINS * len(
+            task.lidars
+        )
         self.action_size = int(model.nu)
         self.action_low, self.action_high = (bound.copy() for bound in model.actuator_ctrlrange.T)
         self._keepouts = keepouts_of(task)  # (1 + M,)
         self._heights = heights_of(task)  # (1 + M,)
         self.button_bodies = [model.body(one).id for one in body_names(task, ("fixed",))]
         self._streams: list[Stream | None] = [None] * num_envs
-        # Safety-Gymnasium draws the number of physics steps of every step, from a distribution that always gives ten.
-        # Nothing needs that number, so these draws are counted, and made before the next one that matters.
+        # Safety-Gymnasium draws the number of physics steps of every step, from a distribution that
+        # always gives ten. Nothing needs that number, so these draws are counted, and made before
+        # the next one that matters.
         self._owed = np.zeros(num_envs, np.int64)
         vases = body_names(task, ("free",))
-        self._vases = RestingVases(self.physics.models, self.physics.data, vases[0]) if vases else None
+        self._vases = (
+            RestingVases(self.physics.models, self.physics.data, vases[0]) if vases else None
+        )
         self._portrait: Portrait | None = None  # made when somebody looks
         self._index_objects()
         self._allocate()
@@ -129,7 +144,9 @@ class NavigationEnv(SimulatedEnv):
         self._columns = np.array(columns)  # (M,)
         self._goal = self._of["goal"].start
         self._moving = self._of["vases" if task.goal == "area" else "gremlins"]
-        self._lidars = slice(self.observation_size - LIDAR_BINS * len(task.lidars), self.observation_size)
+        self._lidars = slice(
+            self.observation_size - LIDAR_BINS * len(task.lidars), self.observation_size
+        )
 
     def _allocate(self) -> None:
         n, terms = self.num_envs, task_row(self.name).cost_terms
@@ -261,12 +278,14 @@ class NavigationEnv(SimulatedEnv):
         """Put robot and objects of one copy where a layout says; `forward` then makes it so for the simulator."""
         model, data, task = self.physics.models[index], self.physics.data[index], self.task
         self.objects[index] = layout.places[1:]
-        poses = np.zeros((len(layout.rotations), 7))  # position and quaternion of the robot and the objects
+        poses = np.zeros(
+            (len(layout.rotations), 7)
+        )  # position and quaternion of the robot and the objects
         poses[:, :2] = layout.places
         poses[:, 2] = self._heights
         poses[:, 3], poses[:, 6] = np.cos(0.5 * layout.rotations), np.sin(0.5 * layout.rotations)
-        # The model compiler divided by the length. At rest a wheel or a gremlin just touches the floor: the last bit
-        # of its rotation decides whether that is a contact.
+        # The model compiler divided by the length. At rest a wheel or a gremlin just touches the
+        # floor: the last bit of its rotation decides whether that is a contact.
         poses[:, 3:] /= np.sqrt(poses[:, 3] * poses[:, 3] + poses[:, 6] * poses[:, 6])[:, None]
         if task.robot == "car":
             data.qpos[:7] = poses[0]
@@ -275,7 +294,9 @@ class NavigationEnv(SimulatedEnv):
         moving = poses[1:][self._moving]
         data.qpos[-moving.size :] = moving.reshape(-1)  # free bodies come last
         if task.goal == "button":
-            model.eq_data[:, 3:10] = moving  # what keeps a gremlin at this place when its target is at the origin
+            model.eq_data[:, 3:10] = (
+                moving  # what keeps a gremlin at this place when its target is at the origin
+            )
             fixed, buttons = self.button_bodies, poses[1:][self._of["buttons"]]
             model.body_pos[fixed], model.body_quat[fixed] = buttons[:, :3], buttons[:, 3:]
 
@@ -303,13 +324,17 @@ class NavigationEnv(SimulatedEnv):
     def random_state(self) -> dict[str, Any]:
         """Return the state of the N random streams; null for one that was never used."""
         known = [stream is not None for stream in self._streams]
-        return {"streams": [self._stream(i).state() if known[i] else None for i in range(self.num_envs)]}
+        return {
+            "streams": [self._stream(i).state() if known[i] else None for i in range(self.num_envs)]
+        }
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned."""
         saved = state["streams"]
         if len(saved) != self.num_envs:
-            raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
+            raise CspoError(
+                f"the saved random state is of {len(saved)} environments, not {self.num_envs}."
+            )
         self._streams = [None if one is None else Stream() for one in saved]
         self._owed[:] = 0
         for stream, one in zip(self._streams, saved, strict=True):
@@ -333,7 +358,13 @@ class NavigationEnv(SimulatedEnv):
 def _row_of(data: Any, moving: Sequence[int]) -> Sequence[FloatArray]:
     """Return the arrays a step needs: sensors, the robot's place and rotation, places of what moves, a vase's speed."""
     robot = data.body("agent")
-    return data.sensordata, robot.xpos, robot.xmat, data.xpos[moving[0] : moving[-1] + 1], data.qvel[-6:]
+    return (
+        data.sensordata,
+        robot.xpos,
+        robot.xmat,
+        data.xpos[moving[0] : moving[-1] + 1],
+        data.qvel[-6:],
+    )
 
 
 def _kinds_of(task: NavigationTask, model: Any) -> NDArray[np.int64] | None:

@@ -1,13 +1,14 @@
 """The compiled inner loop of `Physics`: MuJoCo called straight from machine code, without Python's lock.
 
-A Python loop over `mujoco.mj_step` hands the interpreter lock back and forth once per environment, which
-costs two threads a third of their speed. Here one call steps a whole batch: every thread runs the same
-function and takes the next environment from a shared counter, so unequal contact costs balance themselves.
-Between two steps of a rollout a helper stays in machine code and watches the counter: waking a Python thread would
-cost it a tenth of the step. When nothing comes for a fraction of a millisecond it goes to sleep.
+A Python loop over `mujoco.mj_step` hands the interpreter lock back and forth once per environment,
+which costs two threads a third of their speed. Here one call steps a whole batch: every thread runs
+the same function and takes the next environment from a shared counter, so unequal contact costs
+balance themselves. Between two steps of a rollout a helper stays in machine code and watches the
+counter: waking a Python thread would cost it a tenth of the step. When nothing comes for a fraction
+of a millisecond it goes to sleep.
 
-C functions are called by their addresses, which are arguments: what is compiled does not depend on where a library
-was loaded, so it is kept on disk like the other kernels.
+C functions are called by their addresses, which are arguments: what is compiled does not depend on
+where a library was loaded, so it is kept on disk like the other kernels.
 """
 
 from __future__ import annotations
@@ -29,18 +30,34 @@ from numpy.typing import NDArray
 from cspo.arithmetic import kernel
 from cspo.envs.physics.rk4 import STAGES, WEIGHTS
 
-intrinsic: Any = extending.intrinsic  # what it returns takes one argument less than its annotation says
+intrinsic: Any = (
+    extending.intrinsic
+)  # what it returns takes one argument less than its annotation says
 
-# Places in the shared counter array: the next environment to step, how many are done, whether helpers are to leave,
-# and from AWAKE on one flag per helper. They are STRIDE int64 apart so that they live in different cache lines.
+# Places in the shared counter array: the next environment to step, how many are done, whether
+# helpers are to leave, and from AWAKE on one flag per helper. They are STRIDE int64 apart so that
+# they live in different cache lines.
 STRIDE = 16
 NEXT, DONE, STOPPED, AWAKE = 0, STRIDE, 2 * STRIDE, 3 * STRIDE
 CALLER = -1  # in place of a helper's number
-PATIENCE = 1000  # looks at the counter before a helper goes to sleep, roughly half a microsecond each
+PATIENCE = (
+    1000  # looks at the counter before a helper goes to sleep, roughly half a microsecond each
+)
 
 # Places in the array of settings: whole numbers and addresses that stay the same from step to step.
 SETTINGS = (
-    *("controls", "rows", "counters", "nu", "nq", "nv", "frame_skip", "post_constraint", "chained", "forward"),
+    *(
+        "controls",
+        "rows",
+        "counters",
+        "nu",
+        "nq",
+        "nv",
+        "frame_skip",
+        "post_constraint",
+        "chained",
+        "forward",
+    ),
     *("targets", "objects", "touched", "contact_stride"),
 )
 _COUNTERS = SETTINGS.index("counters")
@@ -88,11 +105,14 @@ def _mujoco_library() -> ctypes.CDLL | None:
 
 def _scheduler_call() -> Any:
     """Return the C function that lets another thread run."""
-    return ctypes.CDLL("kernel32").SwitchToThread if os.name == "nt" else ctypes.CDLL(None).sched_yield
+    return (
+        ctypes.CDLL("kernel32").SwitchToThread if os.name == "nt" else ctypes.CDLL(None).sched_yield
+    )
 
 
 NO_CONTACTS = (0, 0, 0)
-# A world with 5 contacts, 1 equality, 1 friction loss and 1 joint limit: numbers to be recognised by.
+# A world with 5 contacts, 1 equality, 1 friction loss and 1 joint limit: numbers to be recognised
+# by.
 _PROBE = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>{balls}<body pos="0 0 9">
 <joint name="a" axis="1 0 0" limited="true" range="10 20"/><joint name="b" axis="0 1 0" frictionloss="1"/>
 <geom size="0.1"/></body></worldbody><equality><joint joint1="a" joint2="b"/></equality></mujoco>"""
@@ -102,19 +122,26 @@ _BALL = '<body pos="{place} 0 0.05"><freejoint/><geom size="0.1"/></body>'
 def contact_places(data: Any) -> tuple[int, int, int] | None:
     """Return the addresses of a simulator's number of contacts and of its first contact's geoms, and the stride.
 
-    MuJoCo has no function that tells them, and the Python objects that do cost a microsecond per contact.
+    MuJoCo has no function that tells them, and the Python objects that do cost a microsecond per
+    contact.
     """
     offset = _contact_count_offset()
-    geoms = data.contact.geom  # (contacts, 2), a view of MuJoCo's own memory, which starts at the same place always
-    return None if offset is None else (data.energy.ctypes.data - offset, geoms.ctypes.data, geoms.strides[0])
+    geoms = (
+        data.contact.geom
+    )  # (contacts, 2), a view of MuJoCo's own memory, which starts at the same place always
+    return (
+        None
+        if offset is None
+        else (data.energy.ctypes.data - offset, geoms.ctypes.data, geoms.strides[0])
+    )
 
 
 @functools.cache
 def _contact_count_offset() -> int | None:
     """Return how far before the array `energy` the number of contacts lies in MuJoCo's data, or None if not found.
 
-    They stand close together in one structure, so the memory before `energy` is searched for the numbers that follow
-    each other there.
+    They stand close together in one structure, so the memory before `energy` is searched for the
+    numbers that follow each other there.
     """
     import mujoco
 
@@ -124,7 +151,11 @@ def _contact_count_offset() -> int | None:
     numbers = [data.ncon, data.ne, data.nf, data.nl, data.nefc]
     words = 64
     memory = (ctypes.c_int32 * words).from_address(data.energy.ctypes.data - 4 * words)
-    found = [4 * (words - i) for i in range(words - len(numbers)) if list(memory[i : i + len(numbers)]) == numbers]
+    found = [
+        4 * (words - i)
+        for i in range(words - len(numbers))
+        if list(memory[i : i + len(numbers)]) == numbers
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -223,8 +254,8 @@ def store_double(context: Any, address: Any, value: Any) -> Any:
 @kernel
 def begin(counters: Any, helpers: Any) -> Any:
     """Offer all environments again; returns the helpers that are asleep, one bit each."""
-    # Exchanges, because a helper may be counting at this moment: reading and then subtracting could lose its
-    # count, and with it an environment.
+    # Exchanges, because a helper may be counting at this moment: reading and then subtracting could
+    # lose its count, and with it an environment.
     exchange(counters + 8 * DONE, 0)
     exchange(counters + 8 * NEXT, 0)  # last: helpers that are awake start here
     asleep = 0
@@ -235,21 +266,25 @@ def begin(counters: Any, helpers: Any) -> Any:
 
 
 @kernel
-def work(c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any, helper: Any) -> None:
+def work(
+    c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any, helper: Any
+) -> None:
     """Step environments until none is free.
 
-    The caller then waits for the helpers; a helper waits for the next `begin`, and returns when none comes.
+    The caller then waits for the helpers; a helper waits for the next `begin`, and returns when
+    none comes.
 
-    Args: c: see FUNCTIONS; settings: see SETTINGS; reals (3,): seconds of a physics step, radius and height of the
-        targets' circle; places: addresses, the models (N,), the simulators (N,), their arrays (N, 8), see STATE, and
-        the arrays to gather (N, F), `lengths` (F,) numbers each; kinds (geoms,): see `Physics`; helper: its number, or
-        CALLER.
+    Args: c: see FUNCTIONS; settings: see SETTINGS; reals (3,): seconds of a physics step, radius
+        and height of the targets' circle; places: addresses, the models (N,), the simulators (N,),
+        their arrays (N, 8), see STATE, and the arrays to gather (N, F), `lengths` (F,) numbers
+        each; kinds (geoms,): see `Physics`; helper: its number, or CALLER.
     """
     counters, num_envs = settings[_COUNTERS], len(places[0])
     if helper == CALLER:
         step_free_ones(c, settings, reals, places, lengths, kinds)
-        # The last environment of a helper takes microseconds: waiting here is cheaper than sleeping. Giving
-        # way matters where other processes want this core, perhaps the very one that the helper needs.
+        # The last environment of a helper takes microseconds: waiting here is cheaper than
+        # sleeping. Giving way matters where other processes want this core, perhaps the very one
+        # that the helper needs.
         while fetch_add(counters + 8 * DONE, 0) < num_envs:
             call0(c[GIVE_WAY])
         return
@@ -264,8 +299,8 @@ def work(c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: An
             looks += 1
             call0(c[GIVE_WAY])
         else:
-            # In this order, and `begin` in the opposite one, so that no offer falls between the two: either
-            # `begin` sees that this helper is asleep, or this helper sees the offer.
+            # In this order, and `begin` in the opposite one, so that no offer falls between the
+            # two: either `begin` sees that this helper is asleep, or this helper sees the offer.
             exchange(awake, 0)
             if fetch_add(counters + 8 * NEXT, 0) >= num_envs:
                 return
@@ -274,9 +309,13 @@ def work(c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: An
 
 
 @kernel
-def step_free_ones(c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any) -> None:
+def step_free_ones(
+    c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any
+) -> None:
     """Take free environments one by one: set its controls, step it, gather its row, note what the robot touches."""
-    controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained, forward = settings[:10]
+    controls, rows, counters, nu, nq, nv, frame_skip, post_constraint, chained, forward = settings[
+        :10
+    ]
     targets, objects, touched, contact_stride = settings[10:]
     models, simulators, states, sources = places
     seconds, radius, height = reals
@@ -309,7 +348,9 @@ def step_free_ones(c: Any, settings: Any, reals: Any, places: Any, lengths: Any,
 
 
 @kernel
-def move_targets(c: Any, model: Any, data: Any, mocap_pos: Any, targets: Any, radius: Any, height: Any) -> None:
+def move_targets(
+    c: Any, model: Any, data: Any, mocap_pos: Any, targets: Any, radius: Any, height: Any
+) -> None:
     """Put every target where it is on its circle at the simulated time."""
     clock = np.empty(1)
     call4(c[GET_STATE], model, data, clock.ctypes.data, _TIME)

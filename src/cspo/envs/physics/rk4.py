@@ -1,12 +1,13 @@
 """Runge-Kutta 4 as mujoco 2.3.3 did it: each stage starts the constraint solver where the last stage ended.
 
-Newer MuJoCo starts all four stages from the acceleration of the previous step. With a solver that converges
-the two agree to rounding. The Humanoid uses 50 sweeps of projected Gauss-Seidel, which often do not converge,
-and then the start matters: plain `mj_step` differs from Safety-Gymnasium by up to 1e-4 in its velocities and
-2e-2 in its contact forces. With the chained start the difference is 1e-13.
+Newer MuJoCo starts all four stages from the acceleration of the previous step. With a solver that
+converges the two agree to rounding. The Humanoid uses 50 sweeps of projected Gauss-Seidel, which
+often do not converge, and then the start matters: plain `mj_step` differs from Safety-Gymnasium by
+up to 1e-4 in its velocities and 2e-2 in its contact forces. With the chained start the difference
+is 1e-13.
 
-`compiled.py` holds the same steps in machine code; both call MuJoCo's own vector functions so that not a bit
-differs between them.
+`compiled.py` holds the same steps in machine code; both call MuJoCo's own vector functions so that
+not a bit differs between them.
 """
 
 from __future__ import annotations

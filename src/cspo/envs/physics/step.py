@@ -50,12 +50,12 @@ def state_of(data: Any) -> tuple[FloatArray, FloatArray]:
 class Physics:
     """N `MjData` of one model, their controls, and one row of gathered numbers per simulator.
 
-    Results are bit-identical whatever `threads` and `stepper`: simulators share nothing but a model that no step
-    changes.
+    Results are bit-identical whatever `threads` and `stepper`: simulators share nothing but a model
+    that no step changes.
 
     Note:
-        A fatal MuJoCo error (out of memory inside the solver, not an unstable simulation) raises with the
-        "python" stepper but ends the process with the "compiled" one.
+        A fatal MuJoCo error (out of memory inside the solver, not an unstable simulation) raises
+        with the "python" stepper but ends the process with the "compiled" one.
 
     Args:
         model: A `mujoco.MjModel`, or N copies of one if each simulator has fixed bodies elsewhere.
@@ -65,8 +65,8 @@ class Physics:
         gather: Says which float64 arrays of a `MjData` make up its row, in order.
         post_constraint: Also run `mj_rnePostConstraint`, which fills the contact forces.
         chained: Integrate as `chained_rk4` explains, instead of by `mj_step`.
-        forward: End with `mj_forward`, which refreshes sensors and contacts, and let the solver start its next search
-            from the acceleration it found, as mujoco 2.3.3 did.
+        forward: End with `mj_forward`, which refreshes sensors and contacts, and let the solver
+            start its next search from the acceleration it found, as mujoco 2.3.3 did.
         circle: Before every physics step, move all mocap bodies to where they are on this circle.
         kinds: (geoms,) the object that a geom belongs to, counted from 0, or `ROBOT`, or `NOTHING`.
         stepper: "compiled", "python", or "auto" for the first that works here.
@@ -99,12 +99,16 @@ class Physics:
         import mujoco
 
         if num_envs < 1 or threads < 1:
-            raise CspoError(f"num_envs and threads must be at least 1, not {num_envs} and {threads}.")
+            raise CspoError(
+                f"num_envs and threads must be at least 1, not {num_envs} and {threads}."
+            )
         self.models = list(model) if isinstance(model, Sequence) else [model] * num_envs
         self.num_envs = num_envs
         self.threads = min(threads, num_envs)
         self.data = [mujoco.MjData(one) for one in self.models]
-        self._views = [[np.asarray(array).reshape(-1) for array in gather(data)] for data in self.data]
+        self._views = [
+            [np.asarray(array).reshape(-1) for array in gather(data)] for data in self.data
+        ]
         self._flat_views = [view for views in self._views for view in views]
         row_size = sum(view.size for view in self._views[0])
         self.controls: FloatArray = np.zeros((num_envs, self.models[0].nu))  # (N, nu)
@@ -147,9 +151,17 @@ class Physics:
     def _compiled_step(self) -> tuple[Callable[..., None], Callable[[int], None]] | None:
         """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
         functions = addresses()
-        contacts = [contact_places(data) for data in self.data] if self._kinds.size else [NO_CONTACTS] * self.num_envs
+        contacts = (
+            [contact_places(data) for data in self.data]
+            if self._kinds.size
+            else [NO_CONTACTS] * self.num_envs
+        )
         known = [place for place in contacts if place is not None]
-        if functions is None or not hasattr(self.models[0], "_address") or len(known) < self.num_envs:
+        if (
+            functions is None
+            or not hasattr(self.models[0], "_address")
+            or len(known) < self.num_envs
+        ):
             return None
         helpers, counters = self.threads - 1, self._counters
         arguments = self._arguments(functions, known)
@@ -159,7 +171,8 @@ class Physics:
             asleep = begin(counters_address, helpers)
             if asleep:
                 for number, queue in enumerate(queues):
-                    # A helper that has not yet seen the last call will come anyway: calls must not pile up.
+                    # A helper that has not yet seen the last call will come anyway: calls must not
+                    # pile up.
                     if asleep >> number & 1 and queue.empty():
                         queue.put(True)
             work(*arguments, CALLER)
@@ -170,7 +183,9 @@ class Physics:
 
         return step, helper
 
-    def _arguments(self, functions: NDArray[np.int64], contacts: Sequence[tuple[int, int, int]]) -> tuple[Any, ...]:
+    def _arguments(
+        self, functions: NDArray[np.int64], contacts: Sequence[tuple[int, int, int]]
+    ) -> tuple[Any, ...]:
         """Return all arguments of `work` but the last: numbers and addresses that hold as long as this object."""
         model = self.models[0]
         settings = {
@@ -214,8 +229,18 @@ class Physics:
 
         # Not `self`: the helpers would keep it alive, and nobody would stop them.
         models, data, controls, frame_skip = self.models, self.data, self.controls, self.frame_skip
-        chained, circle, forward, post_constraint = self._chained, self._circle, self.forward, self._post_constraint
-        flat_views, flat_rows, kinds, touched = self._flat_views, self._flat_rows, self._kinds, self.touched
+        chained, circle, forward, post_constraint = (
+            self._chained,
+            self._circle,
+            self.forward,
+            self._post_constraint,
+        )
+        flat_views, flat_rows, kinds, touched = (
+            self._flat_views,
+            self._flat_rows,
+            self._kinds,
+            self.touched,
+        )
         ctrl = [one.ctrl for one in data]
         queue_of_work = _WorkQueue(len(data))
         finished: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -263,7 +288,11 @@ class Physics:
 
 def _move_targets(data: Any, circle: Circle) -> None:
     """Put every mocap body where it is on its circle at the simulated time."""
-    data.mocap_pos[:] = circle.radius * math.sin(data.time), circle.radius * math.cos(data.time), circle.height
+    data.mocap_pos[:] = (
+        circle.radius * math.sin(data.time),
+        circle.radius * math.cos(data.time),
+        circle.height,
+    )
 
 
 def _note_contacts(data: Any, kinds: NDArray[np.int64], touched: FloatArray) -> None:
@@ -304,7 +333,9 @@ def _start_helpers(work: Callable[[int], None], count: int) -> list[SimpleQueue[
 
     queues: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
     for number, queue in enumerate(queues):
-        threading.Thread(target=serve, args=(queue, number), name="cspo-physics", daemon=True).start()
+        threading.Thread(
+            target=serve, args=(queue, number), name="cspo-physics", daemon=True
+        ).start()
     return queues
 
 

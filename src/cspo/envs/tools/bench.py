@@ -22,24 +22,30 @@ RESETS = 3  # of all environments, timed at the end
 State = FloatArray  # all that a simulator's future depends on
 
 
-def bench_env(name: str, num_envs: int = 20, threads: int = 2, seconds: float = 5.0) -> dict[str, Any]:
+def bench_env(
+    name: str, num_envs: int = 20, threads: int = 2, seconds: float = 5.0
+) -> dict[str, Any]:
     """Compare batched steps of a task with a bare loop of `mj_step` over as many simulators.
 
-    Rounds of both alternate in this process. In each round the task takes 25 steps with unclipped Gaussian actions,
-    and everything counts: physics, observation, reward, cost, resets. Then the bare loop repeats that round: it starts
-    from the same states, sets the same controls and calls in Python what the task needs of MuJoCo for a step, such as
-    ten `mj_step` and one `mj_forward`, in as many threads, each with a fixed share of the simulators and free to run
-    ahead of the others. Where an episode ended, the bare loop is only handed the new state, so both simulate the same
-    motion, except that it does not move the targets of gremlins.
+    Rounds of both alternate in this process. In each round the task takes 25 steps with unclipped
+    Gaussian actions, and everything counts: physics, observation, reward, cost, resets. Then the
+    bare loop repeats that round: it starts from the same states, sets the same controls and calls
+    in Python what the task needs of MuJoCo for a step, such as ten `mj_step` and one `mj_forward`,
+    in as many threads, each with a fixed share of the simulators and free to run ahead of the
+    others. Where an episode ended, the bare loop is only handed the new state, so both simulate the
+    same motion, except that it does not move the targets of gremlins.
 
     Returns:
-        `task, num_envs, threads, stepper`, environment steps per second of the task (`steps_per_s`) and of
-        the bare loop (`raw_steps_per_s`), `ratio`, the first over the second, and the milliseconds that one
-        environment takes to reset (`reset_ms`). Speeds are medians over rounds.
+        `task, num_envs, threads, stepper`, environment steps per second of the task (`steps_per_s`)
+        and of the bare loop (`raw_steps_per_s`), `ratio`, the first over the second, and the
+        milliseconds that one environment takes to reset (`reset_ms`). Speeds are medians over
+        rounds.
     """
     task_name = native_name(name)
     if task_name is None:
-        raise CspoError(f"only native tasks can be measured, and {name!r} is not one: see `cspo tasks`.")
+        raise CspoError(
+            f"only native tasks can be measured, and {name!r} is not one: see `cspo tasks`."
+        )
     env: Any = make_native(task_name, num_envs, threads)
     raw = _RawLoop(env, threads)
     generator = np.random.default_rng(0)
@@ -97,15 +103,26 @@ class _RawLoop:
         import mujoco
 
         # Copies, because a task may change its own to make them cheaper.
-        self.theirs, self.models = env.physics.models, [copy.copy(model) for model in env.physics.models]
+        self.theirs, self.models = (
+            env.physics.models,
+            [copy.copy(model) for model in env.physics.models],
+        )
         self.frame_skip, self.forward = env.physics.frame_skip, env.physics.forward
         self.data = [mujoco.MjData(model) for model in self.models]
         self.shares = [range(first, env.num_envs, threads) for first in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def run(self, starts: list[State], actions: FloatArray, resets: list[dict[int, State]]) -> float:
-        for theirs, model, data, state in zip(self.theirs, self.models, self.data, starts, strict=True):
-            model.body_pos[:], model.body_quat[:], model.eq_data[:] = theirs.body_pos, theirs.body_quat, theirs.eq_data
+    def run(
+        self, starts: list[State], actions: FloatArray, resets: list[dict[int, State]]
+    ) -> float:
+        for theirs, model, data, state in zip(
+            self.theirs, self.models, self.data, starts, strict=True
+        ):
+            model.body_pos[:], model.body_quat[:], model.eq_data[:] = (
+                theirs.body_pos,
+                theirs.body_quat,
+                theirs.eq_data,
+            )
             _put(model, data, state)
         before = time.perf_counter()
         if self.pool is None:

@@ -1,8 +1,9 @@
 """Where pictures are computed when there is no screen: finds an OpenGL that works on this machine.
 
-An explicit `MUJOCO_GL` decides. Without one, Linux tries EGL, then OSMesa, then a window system if there is one;
-macOS and Windows have one way each. A backend is tried in a process of its own first: PyOpenGL fixes its platform
-with the first import and cannot change it afterwards, and a broken driver may end the process that loads it.
+An explicit `MUJOCO_GL` decides. Without one, Linux tries EGL, then OSMesa, then a window system if
+there is one; macOS and Windows have one way each. A backend is tried in a process of its own first:
+PyOpenGL fixes its platform with the first import and cannot change it afterwards, and a broken
+driver may end the process that loads it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def open_context(width: int, height: int) -> Any:
         context = importlib.import_module(f"mujoco.{found.name}").GLContext(width, height)
         context.make_current()
     except Exception as fault:  # each backend and each driver fails in its own way
-        # It worked in a process of its own: other code of this one has bound PyOpenGL to something else.
+        # It worked in a process of its own: other code of this one has bound PyOpenGL to something
+        # else.
         raise CspoError(
             f"Drawing with {found.name} does not work in this process ({_first_line(str(fault))})."
         ) from fault
@@ -73,7 +75,9 @@ def _find(setting: str) -> Backend:
         if fault is None:
             return Backend(name, "")
         faults.append(fault if setting else f"{name}: {fault}")
-    what = f"MUJOCO_GL={setting} does not work here" if setting else "Nothing on this machine can draw"
+    what = (
+        f"MUJOCO_GL={setting} does not work here" if setting else "Nothing on this machine can draw"
+    )
     return Backend(None, f"{what} ({'; '.join(faults)}).\n{HOW_TO}")
 
 
@@ -106,12 +110,18 @@ def _trial(backend: str) -> str | None:
     """Return why a backend does not work, or None if it does."""
     command = [sys.executable, "-c", TRIAL, backend]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as fault:
         return _first_line(str(fault))
     if ended.returncode == 0:
         return None
-    errors = [line for line in ended.stderr.splitlines() if line[:1].isalpha() and "Error" in line.split(":")[0]]
+    errors = [
+        line
+        for line in ended.stderr.splitlines()
+        if line[:1].isalpha() and "Error" in line.split(":")[0]
+    ]
     return _first_line(errors[0] if errors else f"exit code {ended.returncode}")
 
 

@@ -1,7 +1,8 @@
 """Replays recorded Safety-Gymnasium transitions on the native tasks and reports the error.
 
-A recording is a `.npz` file named after its task. Transitions hold one `step` per row: the simulator state
-before it, the action, and everything the step gave. Resets hold what `reset(seed=s)` gave for some seeds.
+A recording is a `.npz` file named after its task. Transitions hold one `step` per row: the
+simulator state before it, the action, and everything the step gave. Resets hold what
+`reset(seed=s)` gave for some seeds.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class Replay(Protocol):
         ...
 
 
-REPLAYS: dict[str, Callable[[str], Replay]] = {"velocity": VelocityReplay, "navigation": NavigationReplay}
+REPLAYS: dict[str, Callable[[str], Replay]] = {
+    "velocity": VelocityReplay,
+    "navigation": NavigationReplay,
+}
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,9 @@ def replay(path: str | Path, task: str | None = None) -> ParityReport:
     if "action" not in arrays and "seed" in arrays:
         return replay_resets(path, task)
     name, player = _player(path, task)
-    fields = [field for field in player.step_fields() if not (field.optional and field.key not in arrays)]
+    fields = [
+        field for field in player.step_fields() if not (field.optional and field.key not in arrays)
+    ]
     shapes = player.shapes()
     required = {"action", *(key for key in shapes if key.endswith("_before"))}
     rows = _check_shapes(path, arrays, shapes, required | {field.key for field in fields})
@@ -123,8 +129,12 @@ def replay(path: str | Path, task: str | None = None) -> ParityReport:
     for row in range(rows):
         ours = player.step(arrays, row)
         for field in fields:
-            errors[field.name].append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
-    return _report(path, name, "steps", rows, [_field_report(field, errors[field.name]) for field in fields])
+            errors[field.name].append(
+                _row_error(ours[field.key], arrays[field.key][row], field.columns)
+            )
+    return _report(
+        path, name, "steps", rows, [_field_report(field, errors[field.name]) for field in fields]
+    )
 
 
 def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
@@ -139,7 +149,9 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
     """
     arrays = _load(path)
     name, player = _player(path, task)
-    fields = [field for field in player.reset_fields() if not (field.optional and field.key not in arrays)]
+    fields = [
+        field for field in player.reset_fields() if not (field.optional and field.key not in arrays)
+    ]
     shapes = {"seed": (), **player.shapes()}
     rows = _check_shapes(path, arrays, shapes, {"seed", *(field.key for field in fields)})
     if not (arrays["seed"] >= 0).all():
@@ -148,7 +160,9 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
     for row, seed in enumerate(arrays["seed"]):
         ours = player.reset(int(seed))
         for field in fields:
-            errors[field.name].append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
+            errors[field.name].append(
+                _row_error(ours[field.key], arrays[field.key][row], field.columns)
+            )
     reports = [_field_report(field, errors[field.name]) for field in fields]
     after = "obs_next_unseeded_reset"
     if after in arrays:
@@ -187,19 +201,27 @@ def _load(path: str | Path) -> dict[str, FloatArray]:
         raise CspoError(f"there is no file {path}.") from fault
     except Exception as fault:  # zipfile, zlib, NumPy and the operating system each raise their own
         raise CspoError(f"{path} is not a .npz file of plain arrays.") from fault
-    return {key: array.astype(np.float64) for key, array in arrays.items() if array.dtype.kind in "biuf"}
+    return {
+        key: array.astype(np.float64) for key, array in arrays.items() if array.dtype.kind in "biuf"
+    }
 
 
 def _player(path: str | Path, task: str | None) -> tuple[str, Replay]:
     """Return the task a file is about and what replays it."""
     families = {row.name: row.family for row in native_tasks()}
     asked = Path(path).stem if task is None else task.removeprefix("cspo/")
-    name = asked if task is not None else next((one for one in families if asked.startswith(one)), asked)
+    name = (
+        asked
+        if task is not None
+        else next((one for one in families if asked.startswith(one)), asked)
+    )
     if name in families and families[name] in REPLAYS:
         return name, REPLAYS[families[name]](name)
     hint = nearest(name, families)
     if task is None:
-        raise CspoError(f"{path} is not named after a task; rename it to TASK.npz or pass task=...: {hint}")
+        raise CspoError(
+            f"{path} is not named after a task; rename it to TASK.npz or pass task=...: {hint}"
+        )
     raise CspoError(f"there is no task {name!r}: {hint}")
 
 
@@ -218,12 +240,16 @@ def _check_shapes(
         raise CspoError(f"{path} has no rows.")
     for key, shape in shapes.items():
         if key in arrays and arrays[key].shape != (rows, *shape):
-            raise CspoError(f"{path}: {key} has shape {arrays[key].shape}, and {(rows, *shape)} is needed.")
+            raise CspoError(
+                f"{path}: {key} has shape {arrays[key].shape}, and {(rows, *shape)} is needed."
+            )
     return rows
 
 
 def _row_error(ours: Any, theirs: Any, columns: slice) -> float:
-    difference = np.atleast_1d(np.asarray(ours, np.float64))[columns] - np.atleast_1d(theirs)[columns]
+    difference = (
+        np.atleast_1d(np.asarray(ours, np.float64))[columns] - np.atleast_1d(theirs)[columns]
+    )
     return float(np.max(np.abs(difference)))
 
 
@@ -235,13 +261,21 @@ def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
         ok = len(off) <= field.unequal_share * len(values)
     else:
         largest = OUTLIER * field.tolerance if field.largest is None else field.largest
-        ok = quantiles[1] <= field.typical and quantiles[2] <= field.tolerance and quantiles[3] <= largest
+        ok = (
+            quantiles[1] <= field.typical
+            and quantiles[2] <= field.tolerance
+            and quantiles[3] <= largest
+        )
     p50, p95, p99, most = (value if math.isfinite(value) else None for value in quantiles)
     named = tuple(off[:NAMED_ROWS].tolist())
-    return FieldReport(field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named)
+    return FieldReport(
+        field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named
+    )
 
 
-def _report(path: str | Path, task: str, kind: str, rows: int, fields: Sequence[FieldReport]) -> ParityReport:
+def _report(
+    path: str | Path, task: str, kind: str, rows: int, fields: Sequence[FieldReport]
+) -> ParityReport:
     import mujoco
 
     return ParityReport(str(path), task, kind, rows, mujoco.__version__, tuple(fields))

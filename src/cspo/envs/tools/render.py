@@ -1,7 +1,8 @@
 """Pictures of native tasks, without a screen.
 
-An environment describes what there is to see as a `Scene` (`env.scene(index)`); a `Renderer` turns scenes into
-arrays. A scene has simulator data of its own, so that drawing cannot change what the physics computes.
+An environment describes what there is to see as a `Scene` (`env.scene(index)`); a `Renderer` turns
+scenes into arrays. A scene has simulator data of its own, so that drawing cannot change what the
+physics computes.
 """
 
 from __future__ import annotations
@@ -91,8 +92,11 @@ class Renderer:
         self._context = open_context(width, height)
         self._model: Any = None
         self._geoms: Any = None  # mujoco.MjvScene: what is in the picture
-        self._buffers: Any = None  # mujoco.MjrContext: meshes and textures of the model, and the picture
-        # MuJoCo ends its connection to the display at exit, after which a context cannot be freed any more.
+        self._buffers: Any = (
+            None  # mujoco.MjrContext: meshes and textures of the model, and the picture
+        )
+        # MuJoCo ends its connection to the display at exit, after which a context cannot be freed
+        # any more.
         self._at_exit = _closer(weakref.ref(self))
         atexit.register(self._at_exit)
 
@@ -100,7 +104,10 @@ class Renderer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -164,7 +171,9 @@ class Renderer:
 
         kind = getattr(mujoco.mjtGeom, f"mjGEOM_{mark.kind.upper()}", None)
         if kind is None:
-            raise CspoError(f"A mark is a sphere, box, cylinder, capsule, ellipsoid or arrow, not {mark.kind!r}.")
+            raise CspoError(
+                f"A mark is a sphere, box, cylinder, capsule, ellipsoid or arrow, not {mark.kind!r}."
+            )
         if self._geoms.ngeom >= self._geoms.maxgeom:
             raise CspoError(f"A scene can have about {SPARE_GEOMS} marks, not more.")
         mujoco.mjv_initGeom(
@@ -182,7 +191,9 @@ def check_size(width: int, height: int) -> None:
     """Refuse a picture of a size that makes no sense."""
     for name, value in (("width", width), ("height", height)):
         if not SMALLEST <= value <= LARGEST:
-            raise CspoError(f"The {name} of a picture is {SMALLEST} to {LARGEST} pixels, not {value}.")
+            raise CspoError(
+                f"The {name} of a picture is {SMALLEST} to {LARGEST} pixels, not {value}."
+            )
 
 
 def _camera(model: Any, view: View) -> Any:

@@ -31,7 +31,9 @@ class VelocityTask:
     alive_bonus: float = 0.0
     velocity_clip: float | None = None  # observed joint velocities are clipped to this
     body_terms: tuple[str, ...] = ()  # more arrays of MjData in the observation
-    chained: bool = False  # needs the integrator of the MuJoCo that Safety-Gymnasium ran on, see `chained_rk4`
+    chained: bool = (
+        False  # needs the integrator of the MuJoCo that Safety-Gymnasium ran on, see `chained_rk4`
+    )
     healthy: Health | None = None  # the episode ends where False
 
 
@@ -47,7 +49,9 @@ def _humanoid_is_healthy(state: FloatArray) -> BoolArray:
 
 def _hopper_is_healthy(state: FloatArray) -> BoolArray:
     height, pitch = state[:, 1], state[:, 2]
-    inside = (np.abs(state[:, 2:]) < 100.0).all(axis=1)  # positions from the pitch on, and velocities
+    inside = (np.abs(state[:, 2:]) < 100.0).all(
+        axis=1
+    )  # positions from the pitch on, and velocities
     return inside & (height > 0.7) & (np.abs(pitch) < 0.2)
 
 

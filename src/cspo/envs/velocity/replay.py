@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from cspo.envs.tools.parity import Field
 
 TOLERANCE = 1e-5
-# Contact forces reach thousands of newtons, so this is closer, relative to their size, than the above.
+# Contact forces reach thousands of newtons, so this is closer, relative to their size, than the
+# above.
 FORCE_TOLERANCE = 1e-4
 RESET_TOLERANCE = 1e-9
 
@@ -42,7 +43,15 @@ class VelocityReplay:
             "qpos": nq,
             "qvel": nv,
         }
-        scalars = ("episode", "reward", "cost", "terminated", "truncated", "x_velocity", "y_velocity")
+        scalars = (
+            "episode",
+            "reward",
+            "cost",
+            "terminated",
+            "truncated",
+            "x_velocity",
+            "y_velocity",
+        )
         return {**vectors, **dict.fromkeys(scalars, ())}
 
     def step_fields(self) -> Sequence[Field]:
@@ -87,9 +96,14 @@ class VelocityReplay:
     def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
         """Put the environment into the state before `row` and step it."""
         env = self.env
-        state = (trace["qpos_before"][row], trace["qvel_before"][row], trace["qacc_warmstart_before"][row])
-        # In a running episode Safety-Gymnasium measures speeds from body positions that its last step left
-        # behind, and so must we. A reset or a kick was followed by a forward pass that refreshed them.
+        state = (
+            trace["qpos_before"][row],
+            trace["qvel_before"][row],
+            trace["qacc_warmstart_before"][row],
+        )
+        # In a running episode Safety-Gymnasium measures speeds from body positions that its last
+        # step left behind, and so must we. A reset or a kick was followed by a forward pass that
+        # refreshed them.
         env.set_state(0, *state, forward=not _continues(trace, row))
         if _begins(trace, row):
             env.elapsed[0] = 0
@@ -125,5 +139,6 @@ def _begins(trace: Mapping[str, FloatArray], row: int) -> bool:
 def _continues(trace: Mapping[str, FloatArray], row: int) -> bool:
     """Whether `row` starts exactly where the row before it ended."""
     return not _begins(trace, row) and all(
-        np.array_equal(trace[f"{key}_before"][row], trace[f"{key}_after"][row - 1]) for key in ("qpos", "qvel")
+        np.array_equal(trace[f"{key}_before"][row], trace[f"{key}_after"][row - 1])
+        for key in ("qpos", "qvel")
     )

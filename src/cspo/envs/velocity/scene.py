@@ -28,11 +28,19 @@ FRAMINGS = {
 }
 TOP_DISTANCE = 1.3  # of the top view, in distances of the tracking camera
 
-# What the robot files of Gymnasium are changed to, for drawing only: element, and the attributes it gets.
+# What the robot files of Gymnasium are changed to, for drawing only: element, and the attributes it
+# gets.
 SKY = {"rgb1": "0.95 0.97 1", "rgb2": "0.55 0.68 0.84", "width": "256", "height": "256"}
 CHECKER = {"rgb1": "0.86 0.89 0.92", "rgb2": "0.70 0.75 0.80", "width": "512", "height": "512"}
-MATERIAL = {"reflectance": "0", "specular": "0", "shininess": "0", "texuniform": "true", "texrepeat": "0.5 0.5"}
-# Not a plane of size 0, which MuJoCo draws without end: it takes longer, and software OpenGL puts specks on it.
+MATERIAL = {
+    "reflectance": "0",
+    "specular": "0",
+    "shininess": "0",
+    "texuniform": "true",
+    "texrepeat": "0.5 0.5",
+}
+# Not a plane of size 0, which MuJoCo draws without end: it takes longer, and software OpenGL puts
+# specks on it.
 FLOOR = {"rgba": "1 1 1 1", "size": "40 40 5"}
 TILE = 2.0  # metres after which the checker repeats, by `texrepeat` above
 SKIN = {"rgb1": "1 1 1", "rgb2": "1 1 1", "mark": "none", "random": "0"}

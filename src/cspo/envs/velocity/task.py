@@ -1,7 +1,8 @@
 """Five velocity tasks: one class, and a table of facts in `velocity_tasks`.
 
-Each is Gymnasium's MuJoCo v4 robot with default arguments, and a cost of 1 per step faster than a threshold,
-exactly as Safety-Gymnasium 1.0.0 defines it (`cspo parity` proves it on recorded transitions).
+Each is Gymnasium's MuJoCo v4 robot with default arguments, and a cost of 1 per step faster than a
+threshold, exactly as Safety-Gymnasium 1.0.0 defines it (`cspo parity` proves it on recorded
+transitions).
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ __all__ = ["TASKS", "VelocityEnv", "VelocityTask"]
 class VelocityEnv(SimulatedEnv):
     """N copies of one velocity task.
 
-    Actions are not clipped: MuJoCo clamps the controls, and the control cost is that of the action as given.
+    Actions are not clipped: MuJoCo clamps the controls, and the control cost is that of the action
+    as given.
 
     Args:
         name: One of `TASKS`.
@@ -63,7 +65,12 @@ class VelocityEnv(SimulatedEnv):
         if name not in TASKS:
             raise CspoError(f"there is no velocity task {name!r}: {nearest(name, TASKS)}")
         check_cost_terms(name, cost_terms)
-        self.name, self.num_envs, self.time_limit, self.autoreset = name, num_envs, time_limit, autoreset
+        self.name, self.num_envs, self.time_limit, self.autoreset = (
+            name,
+            num_envs,
+            time_limit,
+            autoreset,
+        )
         self.task = task = TASKS[name]
         self.model = model = _load_robot(task.robot)
         self.physics = Physics(
@@ -77,7 +84,9 @@ class VelocityEnv(SimulatedEnv):
             stepper=stepper,
         )
         self._state_size = int(model.nq + model.nv)
-        observed = self._state_size + sum(getattr(self.physics.data[0], term).size for term in task.body_terms)
+        observed = self._state_size + sum(
+            getattr(self.physics.data[0], term).size for term in task.body_terms
+        )
         self._observed = slice(task.skipped, observed)  # columns of a row that make the observation
         self._clipped = slice(int(model.nq) - task.skipped, self._state_size - task.skipped)
         self.observation_size = observed - task.skipped
@@ -88,9 +97,12 @@ class VelocityEnv(SimulatedEnv):
         self._mass_share = model.body_mass / model.body_mass.sum()  # (bodies,)
         self._initial = (model.qpos0.copy(), np.zeros(model.nv))
         self.generators: list[np.random.Generator | None] = [None] * num_envs
-        # What a step leaves behind that outlives the new state and the forward pass of a reset. `mj_resetData`
-        # clears all of MjData for the same result, and costs as much as the rest of a reset.
-        self._cleared = [(data.ctrl, data.qacc_warmstart, data.cfrc_ext) for data in self.physics.data]
+        # What a step leaves behind that outlives the new state and the forward pass of a reset.
+        # `mj_resetData` clears all of MjData for the same result, and costs as much as the rest of
+        # a reset.
+        self._cleared = [
+            (data.ctrl, data.qacc_warmstart, data.cfrc_ext) for data in self.physics.data
+        ]
         self._dimensions = 2 if task.has_y else 1
         self._portrait: Portrait | None = None  # made when somebody looks
         self._allocate()
@@ -143,8 +155,8 @@ class VelocityEnv(SimulatedEnv):
             qvel: Joint velocities.
             qacc_warmstart: Where the constraint solver starts its search; not set if None.
             forward: Recompute what follows from the state (body positions, ...). False leaves those
-                quantities as the last step left them, which is what a continuing Safety-Gymnasium episode
-                sees.
+                quantities as the last step left them, which is what a continuing Safety-Gymnasium
+                episode sees.
         """
         data = self.physics.data[index]
         data.qpos[:], data.qvel[:] = qpos, qvel
@@ -169,13 +181,17 @@ class VelocityEnv(SimulatedEnv):
 
     def random_state(self) -> dict[str, Any]:
         """Return the state of the N random generators; null for one that was never used."""
-        return {"generators": [None if g is None else g.bit_generator.state for g in self.generators]}
+        return {
+            "generators": [None if g is None else g.bit_generator.state for g in self.generators]
+        }
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned."""
         saved = state["generators"]
         if len(saved) != self.num_envs:
-            raise CspoError(f"the saved random state is of {len(saved)} environments, not {self.num_envs}.")
+            raise CspoError(
+                f"the saved random state is of {len(saved)} environments, not {self.num_envs}."
+            )
         self.generators = [None if one is None else _generator(0) for one in saved]
         for generator, one in zip(self.generators, saved, strict=True):
             if generator is not None:
@@ -184,12 +200,15 @@ class VelocityEnv(SimulatedEnv):
     def _measure(self, rows: FloatArray) -> FloatArray:
         """Return where each robot is, (N, 1 or 2), by the task's own definition of position.
 
-        Under Runge-Kutta integration body positions in MjData are those of its last stage, slightly behind
-        the joints. Safety-Gymnasium measures the Ant and the Humanoid by them, so this does too.
+        Under Runge-Kutta integration body positions in MjData are those of its last stage, slightly
+        behind the joints. Safety-Gymnasium measures the Ant and the Humanoid by them, so this does
+        too.
         """
         if self.task.position == "qpos":
             return rows[:, : self._dimensions]
-        bodies = rows[:, self._observed.stop :].reshape(len(rows), -1, 3)[:, :, :2]  # (N, bodies, 2)
+        bodies = rows[:, self._observed.stop :].reshape(len(rows), -1, 3)[
+            :, :, :2
+        ]  # (N, bodies, 2)
         if self.task.position == "torso":
             return bodies[:, 0]
         centre: FloatArray = np.einsum("b,nbj->nj", self._mass_share, bodies)
@@ -255,7 +274,8 @@ def _row_of(task: VelocityTask, data: Any) -> Sequence[NDArray[np.float64]]:
 def _forward(model: Any, data: Any) -> None:
     """Recompute what follows from the state as mujoco 2.3.3 did, side effects included.
 
-    Its `mj_forward` normalised quaternions in place and kept the acceleration as the solver's next start.
+    Its `mj_forward` normalised quaternions in place and kept the acceleration as the solver's next
+    start.
     """
     import mujoco
 
@@ -279,8 +299,12 @@ def _robot_path(file: str) -> Path:
     """Return where a robot is in the installed gymnasium package, without importing that package."""
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or not spec.submodule_search_locations:
-        raise CspoError("the velocity tasks read their robots from the gymnasium package: pip install gymnasium")
+        raise CspoError(
+            "the velocity tasks read their robots from the gymnasium package: pip install gymnasium"
+        )
     path = Path(spec.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / file
     if not path.exists():
-        raise CspoError(f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'")
+        raise CspoError(
+            f"the installed gymnasium package has no robot file {file}: pip install 'gymnasium>=1.0'"
+        )
     return path

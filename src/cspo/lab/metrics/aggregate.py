@@ -1,7 +1,8 @@
 """Statistics over seeds: interquartile mean, intervals, probability of improvement, differences; SciPy does the work.
 
-Seeds are what is resampled, never epochs: the epochs of one run depend on each other. Bootstrap intervals are those of
-percentiles, from `RESAMPLES` resamples drawn by a generator seeded with `SEED`: equal data give equal intervals.
+Seeds are what is resampled, never epochs: the epochs of one run depend on each other. Bootstrap
+intervals are those of percentiles, from `RESAMPLES` resamples drawn by a generator seeded with
+`SEED`: equal data give equal intervals.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def spread(values: ArrayLike) -> Spread:
 def iqm(values: ArrayLike) -> float:
     """Return the interquartile mean of all values together: the mean without the lowest and highest quarter.
 
-    `scipy.stats.trim_mean` cuts int(n / 4) values from each end, so that for an n that is not a multiple of four
-    less than a quarter is cut: nothing of three values, one from each end of five. nan is left out.
+    `scipy.stats.trim_mean` cuts int(n / 4) values from each end, so that for an n that is not a
+    multiple of four less than a quarter is cut: nothing of three values, one from each end of five.
+    nan is left out.
     """
     from scipy.stats import trim_mean
 
@@ -64,7 +66,9 @@ def iqm(values: ArrayLike) -> float:
     return float(trim_mean(known, TRIM)) if len(known) else math.nan
 
 
-def iqm_estimate(values: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED) -> Estimate:
+def iqm_estimate(
+    values: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
+) -> Estimate:
     """Return the interquartile mean over seeds and epochs, with a bootstrap interval over seeds.
 
     Args:
@@ -96,16 +100,26 @@ def stratified_iqm(
         return Estimate(math.nan, math.nan, math.nan)
     value = iqm(np.concatenate([task.ravel() for task in tasks]))
     gaps = any(np.isnan(task).any() for task in tasks)
-    if min(len(task) for task in tasks) < 2 or any(np.isnan(task).all(axis=1).any() for task in tasks):
+    if min(len(task) for task in tasks) < 2 or any(
+        np.isnan(task).all(axis=1).any() for task in tasks
+    ):
         return Estimate(value, math.nan, math.nan)
 
     def statistic(*chosen: Any, axis: int = -1) -> Any:
         """Take seeds (..., seeds of the task) per task; the bootstrap runs over the numbers of the seeds."""
-        pooled = [task[rows].reshape(*rows.shape[:-1], -1) for task, rows in zip(tasks, chosen, strict=True)]
+        pooled = [
+            task[rows].reshape(*rows.shape[:-1], -1)
+            for task, rows in zip(tasks, chosen, strict=True)
+        ]
         together = np.concatenate(pooled, axis=-1)
-        return np.apply_along_axis(iqm, -1, together) if gaps else trim_mean(together, TRIM, axis=-1)
+        return (
+            np.apply_along_axis(iqm, -1, together) if gaps else trim_mean(together, TRIM, axis=-1)
+        )
 
-    return Estimate(value, *_interval([np.arange(len(task)) for task in tasks], statistic, level, resamples, seed))
+    return Estimate(
+        value,
+        *_interval([np.arange(len(task)) for task in tasks], statistic, level, resamples, seed),
+    )
 
 
 def probability_of_improvement(
@@ -124,16 +138,20 @@ def probability_of_improvement(
     return Estimate(value, *_interval([first, second], _share_of_wins, level, resamples, seed))
 
 
-def difference_of_means(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = LEVEL) -> Estimate:
+def difference_of_means(
+    a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = LEVEL
+) -> Estimate:
     """Return mean(A) - mean(B) for one value per seed of A and of B, with Student's interval.
 
-    Runs of one seed begin with the same networks and worlds, which can decide what they find: `paired` looks at the
-    differences seed by seed. Student's interval knows how little few seeds say; a bootstrap of three does not.
+    Runs of one seed begin with the same networks and worlds, which can decide what they find:
+    `paired` looks at the differences seed by seed. Student's interval knows how little few seeds
+    say; a bootstrap of three does not.
 
     Args:
         a: Values of A; nan stands for undefined.
         b: Values of B.
-        paired: a[i] and b[i] are of one seed, and pairs that lack a value are left out; otherwise Welch's interval.
+        paired: a[i] and b[i] are of one seed, and pairs that lack a value are left out; otherwise
+            Welch's interval.
         level: Confidence level of the interval.
     """
     if paired:
@@ -163,7 +181,9 @@ def _student(value: float, samples: Sequence[FloatArray], level: float) -> Estim
 def _share_of_wins(a: FloatArray, b: FloatArray, axis: int = -1) -> Any:
     from scipy.stats import mannwhitneyu
 
-    with np.errstate(all="ignore"):  # of its result only U is used; its p-value is undefined where all are equal
+    with np.errstate(
+        all="ignore"
+    ):  # of its result only U is used; its p-value is undefined where all are equal
         u = mannwhitneyu(a, b, axis=axis, method="asymptotic").statistic
     return u / (a.shape[axis] * b.shape[axis])
 

@@ -1,7 +1,8 @@
 """How a run recovers from violations: violation frequency, time to safety, reward preservation.
 
-With g_k = C_k - d at epoch k, an epoch is violating if g_k > 0. A violation starts at its first violating epoch s and
-ends at the first safe epoch e after it: TTS = e - s, RP = J_e / J_s. docs/recovery-metrics.md has the corner cases.
+With g_k = C_k - d at epoch k, an epoch is violating if g_k > 0. A violation starts at its first
+violating epoch s and ends at the first safe epoch e after it: TTS = e - s, RP = J_e / J_s.
+docs/recovery-metrics.md has the corner cases.
 """
 
 from __future__ import annotations
@@ -56,9 +57,13 @@ class Recovery:
     violations: tuple[Violation, ...]  # that start inside the window
     open_at_start: int  # 1 if a violation was under way when the window began
     open_at_end: int  # 1 if a violation was under way when the run ended
-    rp_undefined: int  # violations that ended, but whose return at the start is not positive, or is not known
+    rp_undefined: (
+        int  # violations that ended, but whose return at the start is not positive, or is not known
+    )
     unknown_epochs: int = 0  # of the window, whose cost is nan
-    worst: float = math.nan  # the greatest g of the window; negative if the limit was never violated
+    worst: float = (
+        math.nan
+    )  # the greatest g of the window; negative if the limit was never violated
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,9 @@ def recovery(series: Series, skip: float = SKIP) -> Recovery:
         tts=spread([item.tts for item in ended]).mean,
         rp=spread([item.rp for item in ended]).mean,
         violations=inside,
-        open_at_start=sum(s < first and (stop if e is None else e) > first for s, e in stretches if first < stop),
+        open_at_start=sum(
+            s < first and (stop if e is None else e) > first for s, e in stretches if first < stop
+        ),
         open_at_end=sum(e is None for _, e in stretches if first < stop),
         rp_undefined=sum(math.isnan(item.rp) for item in ended),
         unknown_epochs=unknown,
@@ -152,7 +159,9 @@ def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
     return RecoverySummary(
         seeds=len(recoveries),
         vf=spread([item.vf for item in recoveries]),
-        violating_epochs=spread([item.violating_epochs for item in recoveries if item.window[1] > item.window[0]]),
+        violating_epochs=spread(
+            [item.violating_epochs for item in recoveries if item.window[1] > item.window[0]]
+        ),
         tts=spread([item.tts for item in recoveries]),
         rp=spread([item.rp for item in recoveries]),
         violations=sum(len(item.violations) for item in recoveries),
@@ -168,10 +177,16 @@ def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
 def sensitivity_split(recoveries: Sequence[Recovery], share: float = SHARE) -> dict[str, SplitPart]:
     """Return TTS and RP of the violations with the flattest and the steepest constraint: "flat" and "steep".
 
-    The violations of all runs are pooled; those that ended and whose gradient norm was logged are split by the
-    quantiles of that norm. Where the two quantiles are equal (one violation, or all norms equal) both groups are empty.
+    The violations of all runs are pooled; those that ended and whose gradient norm was logged are
+    split by the quantiles of that norm. Where the two quantiles are equal (one violation, or all
+    norms equal) both groups are empty.
     """
-    pooled = [v for item in recoveries for v in item.violations if v.end is not None and v.gradient_norm is not None]
+    pooled = [
+        v
+        for item in recoveries
+        for v in item.violations
+        if v.end is not None and v.gradient_norm is not None
+    ]
     norms = np.array([v.gradient_norm for v in pooled], dtype=np.float64)
     low, high = np.quantile(norms, [share, 1.0 - share]) if pooled else (math.nan, math.nan)
     flat = [v for v, norm in zip(pooled, norms, strict=True) if low < high and norm <= low]
@@ -181,4 +196,6 @@ def sensitivity_split(recoveries: Sequence[Recovery], share: float = SHARE) -> d
 
 def _part(violations: Sequence[Violation], bound: float) -> SplitPart:
     rp = spread([v.rp for v in violations])
-    return SplitPart(len(violations), spread([v.tts for v in violations]).mean, rp.mean, rp.count, bound)
+    return SplitPart(
+        len(violations), spread([v.tts for v in violations]).mean, rp.mean, rp.count, bound
+    )

@@ -49,12 +49,16 @@ class Series:
         return np.asarray(np.max(self.cost - self.limit, axis=1), dtype=np.float64)
 
 
-def read_series(path: Path | str, *, limit: float | None = None, names: Mapping[str, str] | None = None) -> Series:
+def read_series(
+    path: Path | str, *, limit: float | None = None, names: Mapping[str, str] | None = None
+) -> Series:
     """Read a run folder, or a CSV file with one row per epoch.
 
     Args:
-        path: A run folder, or a CSV file, also compressed (.gz). The columns of `cspo` and of OmniSafe are recognised.
-        limit: The cost limit of every constraint, for a file that has no such column, or to ask about another one.
+        path: A run folder, or a CSV file, also compressed (.gz). The columns of `cspo` and of
+            OmniSafe are recognised.
+        limit: The cost limit of every constraint, for a file that has no such column, or to ask
+            about another one.
         names: Column names for "return", "cost", "limit" or "steps", where they are others.
     """
     path = Path(path)
@@ -99,19 +103,28 @@ def _planned_epochs(file: Path) -> int:
 
 def _is_ours(file: Path) -> bool:
     """Whether a file is the progress.csv of a run folder."""
-    return file.name in ("progress.csv", "progress.csv.gz") and file.with_name("config.toml").is_file()
+    return (
+        file.name in ("progress.csv", "progress.csv.gz") and file.with_name("config.toml").is_file()
+    )
 
 
 def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray]:
     """Return the columns of a CSV file that hold numbers; a last row that was cut short is left out.
 
-    A column that holds text is left out too, unless it is one of those a series is made of or one of `needed`.
+    A column that holds text is left out too, unless it is one of those a series is made of or one
+    of `needed`.
     """
     try:
         data = file.read_bytes()
         text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error) as error:  # the last two: an archive that was cut short or altered
-        raise CspoError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+    ) as error:  # the last two: an archive that was cut short or altered
+        raise CspoError(
+            f"Cannot read {file}: {getattr(error, 'strerror', None) or error}."
+        ) from error
     except UnicodeDecodeError:
         raise CspoError(f"{file} is not a text file.") from None
     reader = csv.reader(text.splitlines())
@@ -124,18 +137,24 @@ def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray
     if rows and (len(rows[-1][1]) < len(header) or (_is_ours(file) and not text.endswith("\n"))):
         rows = rows[:-1]  # a run that is going on, or was killed, while writing it
     if not rows:
-        raise CspoError(f"{file} holds no epoch: {'there is nothing below its header' if table else 'it is empty'}.")
+        raise CspoError(
+            f"{file} holds no epoch: {'there is nothing below its header' if table else 'it is empty'}."
+        )
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise CspoError(f"{file} has two columns named {twice!r}.")
     for line, row in rows:
         if len(row) != len(header):
-            raise CspoError(f"{file}, line {line}: {len(row)} cells under {len(header)} column name(s).")
+            raise CspoError(
+                f"{file}, line {line}: {len(row)} cells under {len(header)} column name(s)."
+            )
     must = {*needed, *(name for known in KNOWN.values() for name in known)}
     columns: dict[str, FloatArray] = {}
     for i, name in enumerate(header):
         needed_here = name in must or _is_numbered(name)
-        values = _numbers([(line, row[i]) for line, row in rows], f"{file}, column {name!r}", needed_here)
+        values = _numbers(
+            [(line, row[i]) for line, row in rows], f"{file}, column {name!r}", needed_here
+        )
         if values is not None:
             columns[name] = values
     if not columns:
@@ -162,7 +181,9 @@ def _numbers(cells: list[tuple[int, str]], where: str, needed: bool) -> FloatArr
     return values
 
 
-def _find(columns: dict[str, FloatArray], role: str, names: Mapping[str, str], file: Path) -> list[FloatArray]:
+def _find(
+    columns: dict[str, FloatArray], role: str, names: Mapping[str, str], file: Path
+) -> list[FloatArray]:
     """Return the columns of a role: one, or one per constraint; steps and limit may be absent."""
     for name in (names[role],) if role in names else KNOWN[role]:
         found = [np.asarray(column) for column in constraint_columns(columns, name)]  # type: ignore[arg-type]
@@ -173,7 +194,9 @@ def _find(columns: dict[str, FloatArray], role: str, names: Mapping[str, str], f
         raise CspoError(f"{file} has no column {names[role]!r}: {nearest(names[role], columns)}")
     if role in ("steps", "limit"):
         return []
-    raise CspoError(f"{file} has no column {' or '.join(map(repr, KNOWN[role]))}. Name it with {option}.")
+    raise CspoError(
+        f"{file} has no column {' or '.join(map(repr, KNOWN[role]))}. Name it with {option}."
+    )
 
 
 def _limits(
@@ -191,7 +214,9 @@ def _limits(
         return [np.full(rows, float(limit))] * count
     found = _find(columns, "limit", names, file)
     if not found:
-        raise CspoError(f"{file} has no column for the cost limit. Give the limit with --limit, such as --limit 25.")
+        raise CspoError(
+            f"{file} has no column for the cost limit. Give the limit with --limit, such as --limit 25."
+        )
     if len(found) == 1:
         return found * count  # one limit for all
     if len(found) != count:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from cspo.lab.metrics.series import Series
     from cspo.lab.report.results import Cell, RunResult
 
-# Columns of progress.csv worth drawing beside return and cost; with several constraints each has a number behind it.
+# Columns of progress.csv worth drawing beside return and cost; with several constraints each has a
+# number behind it.
 TRACES = {
     "multiplier": "multiplier",
     "effective_multiplier": "effective multiplier",
@@ -57,7 +58,9 @@ class Band:
 
     def _over_seeds(self, function: object) -> FloatArray:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # an epoch without any value is nan, as it should be
+            warnings.simplefilter(
+                "ignore", RuntimeWarning
+            )  # an epoch without any value is nan, as it should be
             result: FloatArray = function(self.seeds, axis=0)  # type: ignore[operator]
         return result
 
@@ -83,7 +86,11 @@ def values_of(series: Series, quantity: Quantity) -> FloatArray | None:
     if quantity.key == "return":
         return series.returns
     if quantity.constraint is not None:
-        return series.cost[:, quantity.constraint] if quantity.constraint < series.cost.shape[1] else None
+        return (
+            series.cost[:, quantity.constraint]
+            if quantity.constraint < series.cost.shape[1]
+            else None
+        )
     return series.columns.get(quantity.key)
 
 

@@ -26,7 +26,16 @@ INTERVALS = (
     "Ours: 95 % bootstrap interval in brackets. The paper's interval is its value minus and plus what it prints "
     "after ±."
 )
-HEADER = ("Task", "Algorithm", "Quantity", "Ours", "Paper", "Difference", "Beside its interval", "Intervals overlap")
+HEADER = (
+    "Task",
+    "Algorithm",
+    "Quantity",
+    "Ours",
+    "Paper",
+    "Difference",
+    "Beside its interval",
+    "Intervals overlap",
+)
 LIMIT = 25.0  # of every task of the paper
 WINDOW = 350  # epochs in which the paper counts violations
 
@@ -81,7 +90,9 @@ class _Pair:
     def theirs(self) -> str:
         """The paper's number as it is printed."""
         shown = number(self.paper.value, self.digits)
-        return shown if self.paper.spread is None else f"{shown} ± {self.paper.spread:.{self.digits}f}"
+        return (
+            shown if self.paper.spread is None else f"{shown} ± {self.paper.spread:.{self.digits}f}"
+        )
 
 
 def main_comparison(results: Results) -> Table:
@@ -91,9 +102,35 @@ def main_comparison(results: Results) -> Table:
         entry = paper.main_results().get(_key(cell))
         if entry is not None:
             r, c = cell.returns, cell.cost
-            pairs.append(_Pair(cell, "return", 2, with_bounds(r, 2), r.value, r.low, r.high, entry.returns, cell.seeds))
-            pairs.append(_Pair(cell, "cost", 1, with_bounds(c, 1), c.value, c.low, c.high, entry.cost, cell.seeds))
-    return _table(results, "main-comparison", "Return and cost beside the paper's", pairs, 2, [INTERVALS])
+            pairs.append(
+                _Pair(
+                    cell,
+                    "return",
+                    2,
+                    with_bounds(r, 2),
+                    r.value,
+                    r.low,
+                    r.high,
+                    entry.returns,
+                    cell.seeds,
+                )
+            )
+            pairs.append(
+                _Pair(
+                    cell,
+                    "cost",
+                    1,
+                    with_bounds(c, 1),
+                    c.value,
+                    c.low,
+                    c.high,
+                    entry.cost,
+                    cell.seeds,
+                )
+            )
+    return _table(
+        results, "main-comparison", "Return and cost beside the paper's", pairs, 2, [INTERVALS]
+    )
 
 
 def recovery_comparison(results: Results) -> Table:
@@ -104,7 +141,9 @@ def recovery_comparison(results: Results) -> Table:
         if entry is None:
             continue
         count, found = entry.violating_epochs, cell.recovery
-        share = Printed(count.value / WINDOW, None if count.spread is None else count.spread / WINDOW)
+        share = Printed(
+            count.value / WINDOW, None if count.spread is None else count.spread / WINDOW
+        )
         for name, digits, ours, theirs in (
             ("TTS", 2, found.tts, entry.tts),
             ("RP", 3, found.rp, entry.rp),
@@ -114,12 +153,16 @@ def recovery_comparison(results: Results) -> Table:
             low, high = ours.mean - ours.std, ours.mean + ours.std
             obstacle = _other_window(cell) if name == "#V" else ""
             shown = with_std(ours, digits, cell.seeds)
-            pairs.append(_Pair(cell, name, digits, shown, ours.mean, low, high, theirs, ours.count, obstacle))
+            pairs.append(
+                _Pair(cell, name, digits, shown, ours.mean, low, high, theirs, ours.count, obstacle)
+            )
     notes = [
         "Intervals: mean minus and plus one standard deviation over seeds, on both sides.",
         f"#V counts epochs, of {WINDOW} in the paper. The paper's VF is its #V over {WINDOW}.",
     ]
-    return _table(results, "recovery-comparison", "Recovery metrics beside the paper's", pairs, 4, notes)
+    return _table(
+        results, "recovery-comparison", "Recovery metrics beside the paper's", pairs, 4, notes
+    )
 
 
 def split_comparison(results: Results) -> Table:
@@ -136,9 +179,15 @@ def split_comparison(results: Results) -> Table:
                 count = part.violations if name == "TTS" else part.rp_violations
                 shown = f"{number(value, 2)} ({count})" if count else number(value, 2)
                 nan = math.nan
-                pairs.append(_Pair(cell, f"{geometry} {name}", 2, shown, value, nan, nan, theirs, count))
-    notes = ["In brackets the number of violations. The paper prints neither an interval nor that number."]
-    return _table(results, "split-comparison", "Sensitivity split beside the paper's", pairs, 4, notes)
+                pairs.append(
+                    _Pair(cell, f"{geometry} {name}", 2, shown, value, nan, nan, theirs, count)
+                )
+    notes = [
+        "In brackets the number of violations. The paper prints neither an interval nor that number."
+    ]
+    return _table(
+        results, "split-comparison", "Sensitivity split beside the paper's", pairs, 4, notes
+    )
 
 
 def _other_window(cell: Cell) -> str:
@@ -159,12 +208,16 @@ def _comparable(results: Results) -> Iterator[Cell]:
             yield cell
 
 
-def _table(results: Results, name: str, title: str, pairs: list[_Pair], group: int, notes: list[str]) -> Table:
+def _table(
+    results: Results, name: str, title: str, pairs: list[_Pair], group: int, notes: list[str]
+) -> Table:
     rows = []
     for pair in pairs:
         signed = UNDEFINED if math.isnan(pair.difference) else f"{pair.difference:+.{pair.digits}f}"
         texts = (paper.task_name(pair.cell.task), display(pair.cell.label), pair.quantity)
-        rows.append(tuple(map(Entry, (*texts, pair.ours, pair.theirs, signed, pair.place, pair.overlap))))
+        rows.append(
+            tuple(map(Entry, (*texts, pair.ours, pair.theirs, signed, pair.place, pair.overlap)))
+        )
     return Table(
         name=name,
         title=f"{title}{_length(pairs)}",  # in the title too: a table is often copied without its notes
@@ -180,7 +233,11 @@ def _table(results: Results, name: str, title: str, pairs: list[_Pair], group: i
 def _length(pairs: list[_Pair]) -> str:
     """Return how long the runs are, where they are not as long as the paper's."""
     steps = sorted({pair.cell.steps for pair in pairs})
-    return "" if steps in ([], [paper.STEPS]) else f" (runs of {span(steps)} steps beside the paper's {paper.STEPS:,})"
+    return (
+        ""
+        if steps in ([], [paper.STEPS])
+        else f" (runs of {span(steps)} steps beside the paper's {paper.STEPS:,})"
+    )
 
 
 def _record(pair: _Pair) -> dict[str, Value]:

@@ -34,23 +34,33 @@ def curve_data(results: Results) -> dict[str, Any]:
     looks = looks_of(cells)
     return {
         "looks": {
-            label: {"colour": look.colour, "dark": look.dark, "dash": list(look.dash), "bold": look.stands_out}
+            label: {
+                "colour": look.colour,
+                "dark": look.dark,
+                "dash": list(look.dash),
+                "bold": look.stands_out,
+            }
             for label, look in looks.items()
         },
-        "tasks": [_task(task, drawn, points, seed_points) for task, drawn in shown.items() if drawn],
+        "tasks": [
+            _task(task, drawn, points, seed_points) for task, drawn in shown.items() if drawn
+        ],
     }
 
 
 def as_json(data: Any) -> str:
     """Return JSON that may stand inside a script element: no text in it can end the element or begin a comment."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII only: other characters are \\u escapes
+    text = json.dumps(
+        data, separators=(",", ":"), allow_nan=False
+    )  # ASCII only: other characters are \\u escapes
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def stride(epochs: int, points: int) -> IntArray:
     """Return the epochs that are shown: all of them, or every n-th and the last."""
     step = max(1, math.ceil(epochs / points))
-    # Counted from the end, so that the last epoch, which people look at first, is always among them.
+    # Counted from the end, so that the last epoch, which people look at first, is always among
+    # them.
     return np.arange(epochs - 1, -1, -step)[::-1]
 
 
@@ -64,11 +74,16 @@ def _drawn(cells: Sequence[Cell]) -> list[tuple[Cell, Quantity, Band]]:
     return [(cell, item, values) for cell, item, values in found if values is not None]
 
 
-def _task(task: str, drawn: Sequence[tuple[Cell, Quantity, Band]], points: int, seed_points: int) -> dict[str, Any]:
+def _task(
+    task: str, drawn: Sequence[tuple[Cell, Quantity, Band]], points: int, seed_points: int
+) -> dict[str, Any]:
     grids: list[dict[str, Any]] = []
     cells: dict[str, dict[str, Any]] = {}
     for cell, item, values in drawn:
-        epochs, seed_epochs = stride(len(values.steps), points), stride(len(values.steps), min(points, seed_points))
+        epochs, seed_epochs = (
+            stride(len(values.steps), points),
+            stride(len(values.steps), min(points, seed_points)),
+        )
         entry = cells.setdefault(
             cell.label,
             {
@@ -89,13 +104,19 @@ def _task(task: str, drawn: Sequence[tuple[Cell, Quantity, Band]], points: int, 
             curve["limit"] = limit
         entry["curves"][item.key] = curve
     items = dict.fromkeys(item for _, item, _ in drawn)
-    described = [{"key": item.key, "title": item.title, "limited": item.constraint is not None} for item in items]
+    described = [
+        {"key": item.key, "title": item.title, "limited": item.constraint is not None}
+        for item in items
+    ]
     return {"name": task, "grids": grids, "quantities": described, "cells": list(cells.values())}
 
 
 def _grid(grids: list[dict[str, Any]], steps: FloatArray, epochs: IntArray) -> int:
     """Return the place of a grid in the list; equal ones are kept once."""
-    grid = {"steps": [int(value) for value in steps[epochs]], "epochs": [int(epoch) for epoch in epochs]}
+    grid = {
+        "steps": [int(value) for value in steps[epochs]],
+        "epochs": [int(epoch) for epoch in epochs],
+    }
     if grid not in grids:
         grids.append(grid)
     return grids.index(grid)

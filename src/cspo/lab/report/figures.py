@@ -32,7 +32,8 @@ from cspo.lab.report.wording import display
 if TYPE_CHECKING:
     from cspo.lab.report.results import Cell, Results
 
-# Algorithms with a multiplier that follows the violation, and CSPO: what the oscillation figure lays side by side.
+# Algorithms with a multiplier that follows the violation, and CSPO: what the oscillation figure
+# lays side by side.
 LAGRANGIAN = ("cspo", "ppo-lag", "cppo-pid", "trpo-pid", "appo")
 RATIOS = "RdBu"  # colours of reward preservation: red loses, white keeps, blue gains
 DOTS_PER_INCH = 150
@@ -44,15 +45,29 @@ def draw_figures(results: Results) -> Iterator[tuple[str, str, Any]]:
     from matplotlib import rc_context
 
     looks = looks_of(results.cells)
-    curves = [(f"curves-{file_name(t)}", f"{t}: return and cost", learning_curves, t) for t in results.tasks]
+    curves = [
+        (f"curves-{file_name(t)}", f"{t}: return and cost", learning_curves, t)
+        for t in results.tasks
+    ]
     left_out = "what is always zero is left out"
     more = [
-        (f"traces-{file_name(t)}", f"{t}: multiplier and sensitivity; {left_out}", traces, t) for t in results.tasks
+        (f"traces-{file_name(t)}", f"{t}: multiplier and sensitivity; {left_out}", traces, t)
+        for t in results.tasks
     ]
     across = [
         ("oscillation", "Cost of every seed against the limit", oscillation, None),
-        ("recovery", "How often the limit is violated, how long recovery takes and what it costs", recovery, None),
-        ("ablation", "Return and cost of every variant, with 95 % intervals over seeds", ablation, None),
+        (
+            "recovery",
+            "How often the limit is violated, how long recovery takes and what it costs",
+            recovery,
+            None,
+        ),
+        (
+            "ablation",
+            "Return and cost of every variant, with 95 % intervals over seeds",
+            ablation,
+            None,
+        ),
     ]
     drawn: list[tuple[str, str, Callable[..., Any], str | None]] = [*curves, *across, *more]
     for name, caption, draw, task in drawn:
@@ -71,7 +86,8 @@ def render(figure: Any, kind: str) -> bytes:
     FigureCanvasAgg(figure)
     content = io.BytesIO()
     with rc_context(STYLE):
-        # Neither the date nor the version of the program belongs into a file that should not change by itself.
+        # Neither the date nor the version of the program belongs into a file that should not change
+        # by itself.
         metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
         figure.savefig(content, format=kind, dpi=DOTS_PER_INCH, metadata=metadata)
     return content.getvalue()
@@ -86,7 +102,9 @@ def learning_curves(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     """Return above, every cost below with its limit."""
     if not cells:
         return None
-    shown = [item for item in quantities(run for cell in cells for run in cell.runs) if _is_result(item)]
+    shown = [
+        item for item in quantities(run for cell in cells for run in cell.runs) if _is_result(item)
+    ]
     figure, panels = new_figure(len(shown), 1, 7.2, 2.5, sharex=True)
     for item, panel in zip(shown, panels[:, 0], strict=True):
         draw_bands(panel, cells, item, looks)
@@ -103,7 +121,11 @@ def _is_result(item: Quantity) -> bool:
 
 def traces(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     """Multiplier, effective multiplier, weight and gradient norm, as far as they were logged."""
-    shown = [item for item in quantities(run for cell in cells for run in cell.runs) if not _is_result(item)]
+    shown = [
+        item
+        for item in quantities(run for cell in cells for run in cell.runs)
+        if not _is_result(item)
+    ]
     shown = [item for item in shown if any(_acts(cell, item) for cell in cells)]
     if not shown:
         return None
@@ -129,14 +151,22 @@ def _acts(cell: Cell, item: Quantity) -> bool:
 
 def oscillation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     """Cost of single seeds: a row per task, a column per Lagrangian algorithm, or the reverse if there are many."""
-    chosen = sorted((cell for cell in cells if cell.algo in LAGRANGIAN), key=lambda c: LAGRANGIAN.index(c.algo))
+    chosen = sorted(
+        (cell for cell in cells if cell.algo in LAGRANGIAN), key=lambda c: LAGRANGIAN.index(c.algo)
+    )
     labels = list(dict.fromkeys(cell.label for cell in chosen))
     if len(labels) < 2:
         return None  # a comparison takes two
-    rows = [(task, k) for task in dict.fromkeys(c.task for c in cells) for k in range(_constraints(chosen, task))]
+    rows = [
+        (task, k)
+        for task in dict.fromkeys(c.task for c in cells)
+        for k in range(_constraints(chosen, task))
+    ]
     across = len(labels) <= MOST_ACROSS
     if across:
-        figure, panels = new_figure(len(rows), len(labels), 13 / max(4, len(labels)), 2.0, sharex="row", sharey="row")
+        figure, panels = new_figure(
+            len(rows), len(labels), 13 / max(4, len(labels)), 2.0, sharex="row", sharey="row"
+        )
     else:
         figure, turned = new_figure(len(labels), len(rows), 3.4, 1.25, sharex="col", sharey="col")
         panels = turned.T
@@ -160,14 +190,19 @@ def oscillation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
         if across:
             panel.set_title(title_of(display(label), 24), **bold)
         else:
-            panel.set_ylabel(title_of(display(label), 24), rotation=0, ha="right", va="center", **bold)
+            panel.set_ylabel(
+                title_of(display(label), 24), rotation=0, ha="right", va="center", **bold
+            )
     figure.supxlabel("environment steps", fontsize=9.5)
     figure.suptitle("Cost of single seeds; the dashed line is the limit", fontsize=11)
     return figure
 
 
 def _constraints(cells: Sequence[Cell], task: str) -> int:
-    return max((run.series.cost.shape[1] for cell in cells if cell.task == task for run in cell.runs), default=0)
+    return max(
+        (run.series.cost.shape[1] for cell in cells if cell.task == task for run in cell.runs),
+        default=0,
+    )
 
 
 def _short(task: str) -> str:
@@ -183,18 +218,23 @@ def recovery(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     from matplotlib.colors import Normalize
 
     ratios = [cell.recovery.rp.mean for cell in cells if math.isfinite(cell.recovery.rp.mean)]
-    # Symmetric around 1, where nothing is lost; a single wild ratio must not make all others look alike.
+    # Symmetric around 1, where nothing is lost; a single wild ratio must not make all others look
+    # alike.
     reach = float(np.clip(np.quantile(np.abs(np.array(ratios or [1.0]) - 1.0), 0.8), 0.05, 0.5))
     scale = Normalize(1.0 - reach, 1.0 + reach)
     columns = min(3, math.ceil(math.sqrt(len(tasks))))
-    figure, panels = new_figure(math.ceil(len(tasks) / columns), columns, 3.6 if columns > 1 else 4.8, 3.0)
+    figure, panels = new_figure(
+        math.ceil(len(tasks) / columns), columns, 3.6 if columns > 1 else 4.8, 3.0
+    )
     hollow = False
     for task, panel in zip(tasks, panels.flat, strict=False):
         for cell in (cell for cell in cells if cell.task == task):
             hollow |= _mark(panel, cell, looks[cell.label], scale)
         panel.set_title(title_of(task, 34))
         panel.set_xlim(-0.05, 1.05)
-        panel.set_ylim(bottom=-0.05 * max(panel.dataLim.y1, 1.0), top=1.12 * max(panel.dataLim.y1, 1.0))
+        panel.set_ylim(
+            bottom=-0.05 * max(panel.dataLim.y1, 1.0), top=1.12 * max(panel.dataLim.y1, 1.0)
+        )
     for place, panel in enumerate(panels.flat):
         panel.set_visible(place < len(tasks))
         if place + columns >= len(tasks):
@@ -204,7 +244,9 @@ def recovery(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     _colour_bar(figure, panels, scale)
     legend_of(figure, looks, limit=False, markers=True)
     if hollow:
-        explained = "Hollow at zero: no violation that ended; grey: reward preservation is undefined"
+        explained = (
+            "Hollow at zero: no violation that ended; grey: reward preservation is undefined"
+        )
         figure.suptitle(title_of(explained, int(12 * figure.get_figwidth())), fontsize=9)
     return figure
 
@@ -217,7 +259,9 @@ def _mark(panel: Any, cell: Cell, look: Look, scale: Any) -> bool:
     from matplotlib import colormaps
 
     ended = math.isfinite(tts)
-    face = "none" if not ended else (colormaps[RATIOS](scale(rp)) if math.isfinite(rp) else "#bbbbbb")
+    face = (
+        "none" if not ended else (colormaps[RATIOS](scale(rp)) if math.isfinite(rp) else "#bbbbbb")
+    )
     size = 210 if look.marker in "*." else 75
     panel.scatter(
         [vf], [tts if ended else 0.0], s=size, marker=look.marker, facecolor=face, clip_on=False,
@@ -229,7 +273,9 @@ def _mark(panel: Any, cell: Cell, look: Look, scale: Any) -> bool:
 def _colour_bar(figure: Any, panels: Any, scale: Any) -> None:
     from matplotlib.cm import ScalarMappable
 
-    bar = figure.colorbar(ScalarMappable(scale, RATIOS), ax=panels, shrink=0.8, aspect=25, pad=0.02, extend="both")
+    bar = figure.colorbar(
+        ScalarMappable(scale, RATIOS), ax=panels, shrink=0.8, aspect=25, pad=0.02, extend="both"
+    )
     bar.set_label("reward preservation (RP)")
     bar.outline.set_visible(False)
 
@@ -245,7 +291,9 @@ def ablation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
     if not shown:
         return None
     most = max(map(len, shown.values()))
-    figure, panels = new_figure(len(shown), 2, 3.9, 0.6 + 0.26 * most)  # names are read across: they stand at the side
+    figure, panels = new_figure(
+        len(shown), 2, 3.9, 0.6 + 0.26 * most
+    )  # names are read across: they stand at the side
     for ((task, algo), group), (returns, costs) in zip(shown.items(), panels, strict=True):
         returns.set_title(title_of(f"{_short(task)}, {display(algo)}: return", 46))
         costs.set_title("cost (dashed: limit)")
@@ -253,10 +301,18 @@ def ablation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
             _interval(returns, place, cell.returns, looks[cell.label])
             _interval(costs, place, cell.cost, looks[cell.label])
             for limit in _limit_of(cell):
-                costs.plot([limit, limit], [place - 0.5, place + 0.5], color=LIMIT, linewidth=1.2, linestyle="--")
+                costs.plot(
+                    [limit, limit],
+                    [place - 0.5, place + 0.5],
+                    color=LIMIT,
+                    linewidth=1.2,
+                    linestyle="--",
+                )
         for panel in (returns, costs):
             panel.set_ylim(len(group) - 0.4, -0.6)  # the first on top
-            panel.set_yticks(range(len(group)), [escape(cell.variant or "default") for cell in group])
+            panel.set_yticks(
+                range(len(group)), [escape(cell.variant or "default") for cell in group]
+            )
         costs.tick_params(labelleft=False)
         if costs.dataLim.x0 >= 0:
             costs.set_xlim(left=0)
@@ -264,11 +320,29 @@ def ablation(cells: Sequence[Cell], looks: dict[str, Look]) -> Any:
 
 
 def _limit_of(cell: Cell) -> set[float]:
-    return {float(value) for run in cell.runs for value in run.series.limit[-1:].ravel() if np.isfinite(value)}
+    return {
+        float(value)
+        for run in cell.runs
+        for value in run.series.limit[-1:].ravel()
+        if np.isfinite(value)
+    }
 
 
 def _interval(panel: Any, place: float, estimate: Any, look: Look) -> None:
     if math.isfinite(estimate.low) and math.isfinite(estimate.high):
-        panel.plot([estimate.low, estimate.high], [place, place], color=look.colour, linewidth=2.2, zorder=3)
+        panel.plot(
+            [estimate.low, estimate.high],
+            [place, place],
+            color=look.colour,
+            linewidth=2.2,
+            zorder=3,
+        )
     if math.isfinite(estimate.value):
-        panel.plot([estimate.value], [place], marker=look.marker, markersize=6.5, color=look.colour, zorder=4)
+        panel.plot(
+            [estimate.value],
+            [place],
+            marker=look.marker,
+            markersize=6.5,
+            color=look.colour,
+            zorder=4,
+        )

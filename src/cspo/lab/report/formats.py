@@ -41,7 +41,11 @@ def write_table(table: Table, folder: Path) -> list[Path]:
     from cspo.runs.checkpoint import write_text
 
     paths = []
-    for ending, text in (("csv", to_csv(table)), ("md", to_markdown(table)), ("tex", to_latex(table))):
+    for ending, text in (
+        ("csv", to_csv(table)),
+        ("md", to_markdown(table)),
+        ("tex", to_latex(table)),
+    ):
         paths.append(folder / f"{table.name}.{ending}")
         write_text(paths[-1], text)
     return paths
@@ -67,9 +71,16 @@ def _plain(value: Value) -> str:
 def to_markdown(table: Table) -> str:
     """Return the table as GitHub draws it, with its title above and its notes below."""
     marks = ["---"] * table.text_columns + ["---:"] * (len(table.header) - table.text_columns)
-    lines = [f"## {table.title}", "", _markdown_row(table.header), _markdown_row(marks, escape=False)]
+    lines = [
+        f"## {table.title}",
+        "",
+        _markdown_row(table.header),
+        _markdown_row(marks, escape=False),
+    ]
     for row in table.rows:
-        cells = (f"**{_markdown(entry.text)}**" if entry.bold else _markdown(entry.text) for entry in row)
+        cells = (
+            f"**{_markdown(entry.text)}**" if entry.bold else _markdown(entry.text) for entry in row
+        )
         lines.append(_markdown_row(cells, escape=False))
     if table.notes:
         lines += ["", *(f"- {_markdown(note)}" for note in table.notes)]
@@ -102,7 +113,9 @@ def to_latex(table: Table) -> str:
         "\\midrule",
     ]
     for number, row in enumerate(table.rows, start=1):
-        cells = (f"\\textbf{{{latex(entry.text)}}}" if entry.bold else latex(entry.text) for entry in row)
+        cells = (
+            f"\\textbf{{{latex(entry.text)}}}" if entry.bold else latex(entry.text) for entry in row
+        )
         lines.append(" & ".join(cells) + " \\\\")
         if table.group > 1 and number % table.group == 0 and number < len(table.rows):
             lines.append("\\addlinespace")

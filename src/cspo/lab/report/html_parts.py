@@ -11,7 +11,9 @@ from html import escape
 from cspo.lab.report.formats import Table
 from cspo.lab.report.looks import Look
 
-MANY_ROWS = 24  # more than these scroll in a box of their own, unless the table is a main thing of the page
+MANY_ROWS = (
+    24  # more than these scroll in a box of their own, unless the table is a main thing of the page
+)
 SIGNED_NUMBER = re.compile(r"[+\-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -56,7 +58,11 @@ def table(
     """
     heads = []
     for title, numeric in header:
-        inner = f'<button type="button">{escape(title)}</button>' if sortable and title else escape(title)
+        inner = (
+            f'<button type="button">{escape(title)}</button>'
+            if sortable and title
+            else escape(title)
+        )
         heads.append(f'<th scope="col"{_class("number" if numeric else "")}>{inner}</th>')
     lines = [f"<tr{attributes}>{''.join(map(_cell, cells))}</tr>" for attributes, cells in rows]
     name = f' id="{escape(identity)}"' if identity else ""
@@ -97,7 +103,9 @@ def paper_table(item: Table, folder: str, said: Sequence[str]) -> str:
     for count, row in enumerate(item.rows, start=1):
         cells = []
         for place, entry in enumerate(row):
-            kind = ("number" if place >= item.text_columns else "") + (" bold" if entry.bold else "")
+            kind = ("number" if place >= item.text_columns else "") + (
+                " bold" if entry.bold else ""
+            )
             cells.append(Shown(escape(entry.text), _sort_key(entry.text), kind.strip()))
         rows.append((' class="end"' if count % item.group == 0 else "", cells))
     files = ", ".join(

@@ -27,7 +27,8 @@ class Look:
 SOLID: Dash = ()
 DASHED: Dash = (5.0, 1.8)
 DOTTED: Dash = (1.4, 1.6)
-# Hues that stay apart for colour-blind readers (after Okabe and Ito, and Tol); where two come close, one is dashed.
+# Hues that stay apart for colour-blind readers (after Okabe and Ito, and Tol); where two come
+# close, one is dashed.
 ALGORITHMS = {
     "cspo": Look("#d55e00", "#ff8f45", SOLID, "*", stands_out=True),
     "ppo-lag": Look("#0072b2", "#5bb0ea", SOLID, "o"),
@@ -60,7 +61,11 @@ def looks_of(cells: Sequence[Cell]) -> dict[str, Look]:
     looks = {}
     for cell in cells:
         plain = look_of(cell.algo)
-        looks[cell.label] = plain if len(variants) < 2 else _variant(plain, variants.index(cell.variant), len(variants))
+        looks[cell.label] = (
+            plain
+            if len(variants) < 2
+            else _variant(plain, variants.index(cell.variant), len(variants))
+        )
     return looks
 
 

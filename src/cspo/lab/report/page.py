@@ -52,7 +52,10 @@ def make_page(results: Results, tables: Sequence[Table], figures: Sequence[tuple
         _provenance(results),
     ]
     body = "\n".join(main)
-    tiles = [f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _tiles(results)]
+    tiles = [
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in _tiles(results)
+    ]
     there = {name: title for name, title in SECTIONS.items() if f'<section id="{name}">' in body}
     parts = {
         "title": escape(results.name or "Report"),
@@ -60,7 +63,9 @@ def make_page(results: Results, tables: Sequence[Table], figures: Sequence[tuple
         "description": "".join(f'<p class="lead">{escape(said)}</p>' for said in _lead(results)),
         "tiles": "\n".join(tiles),
         "notes": "\n".join(f"<li>{escape(note)}</li>" for note in notes),
-        "sections": "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in there.items()),
+        "sections": "".join(
+            f'<a href="#{name}">{escape(title)}</a>' for name, title in there.items()
+        ),
         "main": body,
         "footer": f"Written by <code>cspo report</code>, version {escape(__version__)}.",
         "data": as_json(curves),
@@ -112,7 +117,9 @@ def _results(results: Results) -> str:
         (_row_attributes(cell, results), _row(cell, place, looks[cell.label]))
         for place, cell in enumerate(results.cells)
     ]
-    options = "".join(f'<option value="{escape(task)}">{escape(task)}</option>' for task in results.tasks)
+    options = "".join(
+        f'<option value="{escape(task)}">{escape(task)}</option>' for task in results.tasks
+    )
     return "\n".join(
         [
             '<section id="results">',
@@ -127,19 +134,32 @@ def _results(results: Results) -> str:
 
 
 def _row_attributes(cell: Cell, results: Results) -> str:
-    rivals = [other.returns.value for other in results.cells if other.task == cell.task and other.feasible]
+    rivals = [
+        other.returns.value for other in results.cells if other.task == cell.task and other.feasible
+    ]
     best = ' class="best"' if cell.feasible and cell.returns.value == max(rivals) else ""
     return f' data-task="{escape(cell.task)}"{best}'
 
 
 def _row(cell: Cell, place: int, look: Look) -> list[Shown]:
-    unfinished = "" if all(run.finished for run in cell.runs) else ' <span class="interval">not finished</span>'
+    unfinished = (
+        ""
+        if all(run.finished for run in cell.runs)
+        else ' <span class="interval">not finished</span>'
+    )
     name = f'{mark(look)}<a href="#cell-{place}">{escape(display(cell.label))}</a>{unfinished}'
     found = cell.recovery
     return [
-        Shown(f'<span title="{escape(cell.task)}">{escape(paper.task_name(cell.task))}</span>', cell.task),
+        Shown(
+            f'<span title="{escape(cell.task)}">{escape(paper.task_name(cell.task))}</span>',
+            cell.task,
+        ),
         Shown(name, display(cell.label)),
-        number(cell.returns.value, rounded(cell.returns.value, 2), _interval(cell.returns.low, cell.returns.high, 2)),
+        number(
+            cell.returns.value,
+            rounded(cell.returns.value, 2),
+            _interval(cell.returns.low, cell.returns.high, 2),
+        ),
         number(
             cell.cost.value,
             rounded(cell.cost.value, 1),
@@ -161,14 +181,22 @@ def _interval(low: float, high: float, digits: int) -> str:
 
 def _curves(results: Results) -> str:
     seeds = max((cell.seeds for cell in results.cells), default=0)
-    shaded = "The line is the mean over seeds, shaded from the smallest to the largest seed. " if seeds > 1 else ""
+    shaded = (
+        "The line is the mean over seeds, shaded from the smallest to the largest seed. "
+        if seeds > 1
+        else ""
+    )
     lead = f"{shaded}The dashed line is the cost limit; red values are above it."
     return _filled(_file("curves.html"), {"lead": escape(lead)})
 
 
 def _tables(tables: Sequence[Table], said: Sequence[str]) -> str:
     shown = [paper_table(item, TABLES, said) for item in tables]
-    return "\n".join(['<section id="tables">', f"<h2>{SECTIONS['tables']}</h2>", *shown, "</section>"]) if shown else ""
+    return (
+        "\n".join(['<section id="tables">', f"<h2>{SECTIONS['tables']}</h2>", *shown, "</section>"])
+        if shown
+        else ""
+    )
 
 
 def _figures(figures: Sequence[tuple[str, str]]) -> str:
@@ -208,14 +236,22 @@ def _provenance(results: Results) -> str:
         ]
     if left_out:
         title = f"{len(left_out)} of {len(results.runs)} runs are not finished and left out"
-        parts += [f'<details id="left-out"><summary>{title}</summary>', _runs(left_out, common), "</details>"]
+        parts += [
+            f'<details id="left-out"><summary>{title}</summary>',
+            _runs(left_out, common),
+            "</details>",
+        ]
     return "\n".join([*parts, "</section>"])
 
 
 def _common_facts(runs: Sequence[RunResult]) -> dict[str, str]:
     """Return the facts that all runs share."""
     first = runs[0].facts if runs else {}
-    return {name: value for name, value in first.items() if all(run.facts.get(name) == value for run in runs)}
+    return {
+        name: value
+        for name, value in first.items()
+        if all(run.facts.get(name) == value for run in runs)
+    }
 
 
 def _runs(runs: Sequence[RunResult], common: dict[str, str]) -> str:
@@ -227,6 +263,11 @@ def _runs(runs: Sequence[RunResult], common: dict[str, str]) -> str:
         done, planned = len(run.series), run.series.planned_epochs
         epochs = str(done) if done >= planned else f"{done} of {planned}"
         steps = int(run.series.steps[-1])
-        cells = [text(run.id), number(run.seed, str(run.seed)), number(done, epochs), number(steps, f"{steps:,}")]
+        cells = [
+            text(run.id),
+            number(run.seed, str(run.seed)),
+            number(done, epochs),
+            number(steps, f"{steps:,}"),
+        ]
         rows.append(("", [*cells, *(text(run.facts.get(name) or UNDEFINED) for name in names)]))
     return table(header, rows, label="Runs", sortable=False)

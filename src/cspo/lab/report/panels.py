@@ -42,7 +42,9 @@ LIMIT = "#333333"
 FEW = 12  # epochs; so few get marks, so that a single one is seen
 
 
-def new_figure(rows: int, columns: int, width: float, height: float, **keywords: Any) -> tuple[Any, Any]:
+def new_figure(
+    rows: int, columns: int, width: float, height: float, **keywords: Any
+) -> tuple[Any, Any]:
     """Return a figure and its panels (rows, columns); sizes are inches of one panel."""
     from matplotlib.figure import Figure
 
@@ -70,16 +72,28 @@ def draw_band(panel: Any, values: Band, look: Look) -> None:
     """Draw the mean over seeds, and shade from the smallest to the largest."""
     panel.plot(values.steps, values.mean, **line_style(look, len(values.steps)))
     if len(values.seeds) > 1:
-        panel.fill_between(values.steps, values.low, values.high, color=look.colour, alpha=0.15, linewidth=0, zorder=2)
+        panel.fill_between(
+            values.steps,
+            values.low,
+            values.high,
+            color=look.colour,
+            alpha=0.15,
+            linewidth=0,
+            zorder=2,
+        )
 
 
 def draw_seeds(panel: Any, values: Band, look: Look) -> None:
     """Draw every seed as a thin line."""
     for seed in values.seeds:
-        panel.plot(values.steps, seed, **line_style(replace(look, dash=()), len(values.steps), thin=True))
+        panel.plot(
+            values.steps, seed, **line_style(replace(look, dash=()), len(values.steps), thin=True)
+        )
 
 
-def draw_bands(panel: Any, cells: Sequence[Cell], quantity: Quantity, looks: dict[str, Look]) -> None:
+def draw_bands(
+    panel: Any, cells: Sequence[Cell], quantity: Quantity, looks: dict[str, Look]
+) -> None:
     """Draw one quantity of several cells, with the limits it is held against."""
     for cell in cells:
         if (values := band(cell, quantity)) is not None:
@@ -110,7 +124,9 @@ def label_steps(panel: Any, longest: float) -> None:
 
     unit, name = next(((u, n) for u, n in ((1e6, "M"), (1e3, "k")) if longest >= u), (1.0, ""))
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}"))
+    panel.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
+    )
     panel.set_xlabel("environment steps")
     panel.set_xlim(0, 1.02 * max(longest, 1.0))
 
@@ -123,13 +139,26 @@ def legend_of(figure: Any, looks: dict[str, Look], limit: bool, markers: bool = 
     for label, look in looks.items():
         style = line_style(look, 0 if markers else FEW)
         if markers:
-            style |= {"linestyle": "", "color": "#555555", "markersize": 9 if look.marker in "*." else 6}
+            style |= {
+                "linestyle": "",
+                "color": "#555555",
+                "markersize": 9 if look.marker in "*." else 6,
+            }
         handles.append(Line2D([], [], label=escape(display(label)), **style))
     if limit:
-        handles.append(Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=(0, (6, 3)), label="limit"))
+        handles.append(
+            Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=(0, (6, 3)), label="limit")
+        )
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    columns = max(1, int(figure.get_figwidth() / (0.62 + 0.082 * longest)))  # inches of a line and of its name
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), handlelength=2.4)
+    columns = max(
+        1, int(figure.get_figwidth() / (0.62 + 0.082 * longest))
+    )  # inches of a line and of its name
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(columns, len(handles)),
+        handlelength=2.4,
+    )
 
 
 def escape(text: str) -> str:

@@ -129,7 +129,9 @@ def recovery_metrics() -> dict[tuple[str, str], RecoveryEntry]:
 def sensitivity_split() -> dict[tuple[str, str], SplitEntry]:
     """Return the sensitivity split of CSPO by the paper's name of the task and "flat" or "steep"."""
     return {
-        (row["task"], row["geometry"].lower()): SplitEntry(_printed(row, "tts"), _printed(row, "rp"))
+        (row["task"], row["geometry"].lower()): SplitEntry(
+            _printed(row, "tts"), _printed(row, "rp")
+        )
         for row in _rows("sensitivity_split.csv")
     }
 

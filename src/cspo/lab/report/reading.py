@@ -58,7 +58,9 @@ def read_folder(folder: Path) -> Found:
     files = sorted(folder.glob("*.csv")) if folder.is_dir() else [folder]
     named = [(file, parts) for file in files if (parts := parts_of(file.stem)) is not None]
     if not named:
-        raise CspoError(f"{folder} holds neither a study, nor runs, nor files named TASK-ALGO-seedN.csv.")
+        raise CspoError(
+            f"{folder} holds neither a study, nor runs, nor files named TASK-ALGO-seedN.csv."
+        )
     return Found(folder.name, [_read_csv(file, *parts) for file, parts in named], [])
 
 
@@ -68,7 +70,9 @@ def _read_study(folder: Path) -> Found:
     text = read_toml(folder / "study.toml")
     name, description = str(text.get("name", folder.name)), str(text.get("description", ""))
     variants: dict[str, str] = {}
-    with contextlib.suppress(CspoError):  # such as a plugin that is not at hand: the folders say enough
+    with contextlib.suppress(
+        CspoError
+    ):  # such as a plugin that is not at hand: the folders say enough
         variants = {spec.id: spec.variant for spec in read_study(folder / "study.toml").runs}
     parents = [child.parent for child in sorted(folder.glob("runs/*/config.toml"))]
     if not parents:
@@ -76,11 +80,15 @@ def _read_study(folder: Path) -> Found:
     runs, notes = _started(parents, variants)
     there = {parent.name for parent in parents}
     if missing := [run for run in variants if run not in there]:
-        notes.append(f"{name}: {len(missing)} of {len(variants)} runs have not started: {few(missing)}.")
+        notes.append(
+            f"{name}: {len(missing)} of {len(variants)} runs have not started: {few(missing)}."
+        )
     return Found(name, runs, notes, description)
 
 
-def _started(folders: Iterable[Path], variants: dict[str, str]) -> tuple[list[RunResult], list[str]]:
+def _started(
+    folders: Iterable[Path], variants: dict[str, str]
+) -> tuple[list[RunResult], list[str]]:
     """Return the runs that have a finished epoch, and remarks on those that have none or cannot be read."""
     runs, empty, notes = [], [], []
     for folder in folders:
@@ -141,13 +149,21 @@ def _config(settings: dict[str, Any]) -> TrainConfig | None:
 def fingerprint(settings: dict[str, Any]) -> str:
     """Return a text that is equal for runs that differ in their seed only, or in what does not change results."""
     free = {"seed", "threads", "tensorboard", "checkpoint_every", "keep_checkpoints", "plugin"}
-    return json.dumps({key: value for key, value in settings.items() if key not in free}, sort_keys=True, default=str)
+    return json.dumps(
+        {key: value for key, value in settings.items() if key not in free},
+        sort_keys=True,
+        default=str,
+    )
 
 
 def variant_of(name: str, task: str, algo: str, seed: int) -> str:
     """Return VARIANT of a folder named TASK-ALGO-VARIANT-seedN, or nothing for another name."""
     prefix, suffix = f"{task.replace('/', '-').replace(':', '-')}-{algo}-", f"-seed{seed}"
-    return name[len(prefix) : -len(suffix)] if name.startswith(prefix) and name.endswith(suffix) else ""
+    return (
+        name[len(prefix) : -len(suffix)]
+        if name.startswith(prefix) and name.endswith(suffix)
+        else ""
+    )
 
 
 def _facts(folder: Path) -> dict[str, str]:
@@ -156,7 +172,11 @@ def _facts(folder: Path) -> dict[str, str]:
     facts = {"folder": folder.name, "cspo": str(version)}
     try:
         data = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        facts |= {name: str(data[name]) for name in ("config_digest", "parameter_hash", "commit") if data.get(name)}
+        facts |= {
+            name: str(data[name])
+            for name in ("config_digest", "parameter_hash", "commit")
+            if data.get(name)
+        }
         facts |= {str(name): str(value) for name, value in dict(data.get("versions") or {}).items()}
     except (OSError, ValueError, TypeError):
         pass  # a run that is not finished has none
@@ -167,7 +187,11 @@ def parts_of(stem: str) -> tuple[str, str, str, int] | None:
     """Return task, algorithm, variant and seed of a file named TASK-ALGO-seedN or TASK-ALGO-VARIANT-seedN."""
     known = "|".join(re.escape(name) for name in sorted(algorithm_names(), key=len, reverse=True))
     for task, algo, variant in (
-        (r".+?-v\d+", known, r"(?:-(.+))?"),  # where the task ends with its version, as Gymnasium's ids do
+        (
+            r".+?-v\d+",
+            known,
+            r"(?:-(.+))?",
+        ),  # where the task ends with its version, as Gymnasium's ids do
         (r".+?", known, r"(?:-(.+))?"),
         (r".+?-v\d+", r".+", r"()"),  # an algorithm of another library
     ):
@@ -178,4 +202,15 @@ def parts_of(stem: str) -> tuple[str, str, str, int] | None:
 
 def _read_csv(file: Path, task: str, algo: str, variant: str, seed: int) -> RunResult:
     series = _with_steps(file)
-    return RunResult(file.stem, task, algo, variant, seed, None, series, recovery(series), {"file": file.name}, True)
+    return RunResult(
+        file.stem,
+        task,
+        algo,
+        variant,
+        seed,
+        None,
+        series,
+        recovery(series),
+        {"file": file.name},
+        True,
+    )

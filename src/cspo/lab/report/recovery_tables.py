@@ -32,7 +32,10 @@ def recovery_table(results: Results) -> Table:
                 (
                     Entry(paper.task_name(task) if name == "TTS" else ""),
                     Entry(name),
-                    *(_spread_entry(cell, pick, digits, fastest if name == "TTS" else math.nan) for cell in cells),
+                    *(
+                        _spread_entry(cell, pick, digits, fastest if name == "TTS" else math.nan)
+                        for cell in cells
+                    ),
                 )
             )
     return Table(
@@ -47,7 +50,9 @@ def recovery_table(results: Results) -> Table:
     )
 
 
-def _spread_entry(cell: Cell | None, pick: Callable[[Cell], Spread], digits: int, best: float) -> Entry:
+def _spread_entry(
+    cell: Cell | None, pick: Callable[[Cell], Spread], digits: int, best: float
+) -> Entry:
     if cell is None:
         return Entry(UNDEFINED)
     value = pick(cell)
@@ -57,7 +62,12 @@ def _spread_entry(cell: Cell | None, pick: Callable[[Cell], Spread], digits: int
 def recovery_record(cell: Cell) -> dict[str, Value]:
     """Return the metrics of a cell with the counts of the corner cases."""
     found = cell.recovery
-    measured = {"tts": found.tts, "rp": found.rp, "violating_epochs": found.violating_epochs, "vf": found.vf}
+    measured = {
+        "tts": found.tts,
+        "rp": found.rp,
+        "violating_epochs": found.violating_epochs,
+        "vf": found.vf,
+    }
     measured["worst_violation"] = found.worst
     record = named(cell)
     for name, value in measured.items():
@@ -78,7 +88,9 @@ def recovery_record(cell: Cell) -> dict[str, Value]:
 def recovery_notes(cells: Sequence[Cell]) -> list[str]:
     """Return what was left out of TTS and RP, and over how many epochs the metrics are."""
     found = [cell.recovery for cell in cells]
-    widths = sorted({run.recovery.window[1] - run.recovery.window[0] for cell in cells for run in cell.runs})
+    widths = sorted(
+        {run.recovery.window[1] - run.recovery.window[0] for cell in cells for run in cell.runs}
+    )
     length = f"{widths[0]}" if len(widths) == 1 else f"{widths[0]} to {widths[-1]}"
     notes = [
         "TTS: epochs until a violated limit is kept again. RP: return then, over return when the violation began. "
@@ -100,7 +112,9 @@ def split_table(results: Results) -> Table:
     rows, records = [], []
     for cell in results.cells:
         parts = sensitivity_split([run.recovery for run in cell.runs])
-        if not any(v.gradient_norm is not None for run in cell.runs for v in run.recovery.violations):
+        if not any(
+            v.gradient_norm is not None for run in cell.runs for v in run.recovery.violations
+        ):
             continue  # an algorithm that does not log the norm, or a cell without violations
         for geometry, part in parts.items():
             texts = [paper.task_name(cell.task), display(cell.label), geometry.capitalize()]
@@ -108,7 +122,12 @@ def split_table(results: Results) -> Table:
             rows.append(tuple(map(Entry, texts)))
             records.append(
                 named(cell)
-                | {"geometry": geometry, "tts": part.tts, "rp": part.rp, "violations": part.violations}
+                | {
+                    "geometry": geometry,
+                    "tts": part.tts,
+                    "rp": part.rp,
+                    "violations": part.violations,
+                }
                 | {"rp_violations": part.rp_violations, "gradient_norm_bound": part.gradient_norm}
             )
     return Table(

@@ -60,7 +60,9 @@ class Cell:
     @property
     def mean_cost(self) -> Spread:
         """The same of the cost."""
-        return spread([spread(run.series.cost[-self.epochs :, self.constraint]).mean for run in self.runs])
+        return spread(
+            [spread(run.series.cost[-self.epochs :, self.constraint]).mean for run in self.runs]
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class Results:
     cells: tuple[Cell, ...]
     tasks: tuple[str, ...]
     labels: tuple[str, ...]
-    notes: tuple[str, ...] = ()  # what a reader must know: runs that are missing or not finished, settings that differ
+    notes: tuple[
+        str, ...
+    ] = ()  # what a reader must know: runs that are missing or not finished, settings that differ
 
     description: str = ""  # of the studies, in their own words
 
@@ -85,8 +89,8 @@ def collect(folders: Sequence[Path | str]) -> Results:
     """Read the runs of studies.
 
     Args:
-        folders: Study folders, folders of run folders, single run folders, or folders of CSV files that are named
-            TASK-ALGO-seedN.csv or TASK-ALGO-VARIANT-seedN.csv.
+        folders: Study folders, folders of run folders, single run folders, or folders of CSV files
+            that are named TASK-ALGO-seedN.csv or TASK-ALGO-VARIANT-seedN.csv.
     """
     runs: list[RunResult] = []
     names: list[str] = []
@@ -100,7 +104,12 @@ def collect(folders: Sequence[Path | str]) -> Results:
         descriptions.append(found.description)
     if not runs:
         raise CspoError(
-            " ".join(["There is nothing to report: name a study's folder, as in `cspo report DIR`.", *notes])
+            " ".join(
+                [
+                    "There is nothing to report: name a study's folder, as in `cspo report DIR`.",
+                    *notes,
+                ]
+            )
         )
     runs.sort(key=lambda run: (paper.task_rank(run.task), _label_rank(run), run.seed))
     _refuse_duplicates(runs)
@@ -193,7 +202,9 @@ def _notes_on(runs: Sequence[RunResult], cells: Sequence[Cell]) -> list[str]:
     notes = []
     if unfinished := [run for run in runs if not run.finished]:
         used = {id(run) for cell in cells for run in cell.runs}
-        shown, hidden = ([run for run in unfinished if (id(run) in used) is state] for state in (True, False))
+        shown, hidden = (
+            [run for run in unfinished if (id(run) in used) is state] for state in (True, False)
+        )
         if hidden:
             notes.append(f"Not finished, and left out: {few(list(map(_progress_of, hidden)))}.")
         if shown:

@@ -75,7 +75,11 @@ def main_table(results: Results) -> Table:
         header=("Task", *(display(label) for label in results.labels)),
         rows=tuple(rows),
         records=tuple(_main_record(cell) for cell in results.cells),
-        notes=(*averaged(results.cells), "Bold: the best return among those that keep the limit.", *notes_of(results)),
+        notes=(
+            *averaged(results.cells),
+            "Bold: the best return among those that keep the limit.",
+            *notes_of(results),
+        ),
         group=2,
     )
 
@@ -120,7 +124,11 @@ def variants_table(results: Results) -> Table:
     cells = [cell for cell in results.cells if cell.algo in varied]
     rows = []
     for cell in cells:
-        texts = [paper.task_name(cell.task), paper.algorithm_name(cell.algo), cell.variant or "default"]
+        texts = [
+            paper.task_name(cell.task),
+            paper.algorithm_name(cell.algo),
+            cell.variant or "default",
+        ]
         texts += [with_interval(cell.returns, 2), with_interval(cell.cost, 1), f"{cell.limit:g}"]
         texts += ["yes" if cell.feasible else "no"]
         texts += [with_std(pick(cell), digits, cell.seeds) for digits, pick in METRICS.values()]
@@ -129,10 +137,25 @@ def variants_table(results: Results) -> Table:
     return Table(
         name="variants",
         title="Variants: interquartile mean of return and cost with 95 % intervals, recovery with standard deviations",
-        header=("Task", "Algorithm", "Variant", "Return", "Cost", "Limit", "Kept", *METRICS, "Worst"),
+        header=(
+            "Task",
+            "Algorithm",
+            "Variant",
+            "Return",
+            "Cost",
+            "Limit",
+            "Kept",
+            *METRICS,
+            "Worst",
+        ),
         rows=tuple(rows),
         records=tuple(_main_record(cell) | recovery_record(cell) for cell in cells),
-        notes=(*averaged(cells), *(recovery_notes(cells) if cells else ()), WORST, *notes_of(results)),
+        notes=(
+            *averaged(cells),
+            *(recovery_notes(cells) if cells else ()),
+            WORST,
+            *notes_of(results),
+        ),
         text_columns=3,
     )
 
@@ -155,8 +178,17 @@ def improvement_table(results: Results, label: str = "cspo") -> Table:
             row.append(Entry(with_bounds(share, 2)))
             records.append(
                 named(ours)
-                | {"against": other, "probability": share.value, "low": share.low, "high": share.high}
-                | {"feasible": ours.feasible, "against_feasible": theirs.feasible, "against_seeds": theirs.seeds}
+                | {
+                    "against": other,
+                    "probability": share.value,
+                    "low": share.low,
+                    "high": share.high,
+                }
+                | {
+                    "feasible": ours.feasible,
+                    "against_feasible": theirs.feasible,
+                    "against_seeds": theirs.seeds,
+                }
             )
         rows.append(tuple(row))
     return Table(

@@ -42,7 +42,9 @@ def versus_table(results: Results, label: str = "cspo") -> Table:
             paired = [run.seed for run in ours.runs] == [run.seed for run in theirs.runs]
             row = [paper.task_name(task), display(other), _kept(ours, theirs)]
             for quantity in QUANTITIES:
-                found = difference_of_means(quantity.seeds(ours), quantity.seeds(theirs), paired=paired)
+                found = difference_of_means(
+                    quantity.seeds(ours), quantity.seeds(theirs), paired=paired
+                )
                 word = verdict(found, BETTER[quantity.name])
                 row.append(_text(found, quantity.digits, word))
                 records.append(_record(ours, theirs, quantity.name, found, word))
@@ -84,11 +86,15 @@ def _kept(ours: Cell, theirs: Cell) -> str:
 def _text(found: Estimate, digits: int, word: str) -> str:
     if math.isnan(found.value):
         return UNDEFINED
-    bounds = "" if math.isnan(found.low) else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    bounds = (
+        "" if math.isnan(found.low) else f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    )
     return f"{found.value:+.{digits}f}{bounds} {word}".rstrip()
 
 
-def _record(ours: Cell, theirs: Cell, quantity: str, found: Estimate, word: str) -> dict[str, Value]:
+def _record(
+    ours: Cell, theirs: Cell, quantity: str, found: Estimate, word: str
+) -> dict[str, Value]:
     return named(ours) | {
         "against": theirs.label,
         "against_seeds": theirs.seeds,

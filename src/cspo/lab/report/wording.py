@@ -85,4 +85,8 @@ def _plus_minus(value: float, width: float, digits: int) -> str:
 def with_bounds(value: Estimate, digits: int) -> str:
     """Return "value [low, high]"; the value alone where there is no interval."""
     shown = number(value.value, digits)
-    return shown if math.isnan(value.low) else f"{shown} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return (
+        shown
+        if math.isnan(value.low)
+        else f"{shown} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    )

@@ -44,10 +44,14 @@ def write_results(results: Results, out: Path) -> list[Path]:
             for kind in ("svg", "png"):
                 content = render(figure, kind)
                 files.append(out / FIGURES / f"{name}.{kind}")
-                write_atomically(files[-1], lambda target, content=content: target.write_bytes(content))  # type: ignore[misc]
+                write_atomically(
+                    files[-1], lambda target, content=content: target.write_bytes(content)
+                )  # type: ignore[misc]
         write_text(out / "index.html", make_page(results, tables, captions))
     except OSError as fault:
-        raise CspoError(f"Cannot write the report to {out}: {fault.strerror}. Try another --out.") from fault
+        raise CspoError(
+            f"Cannot write the report to {out}: {fault.strerror}. Try another --out."
+        ) from fault
     return [out / "index.html", *files]
 
 

@@ -29,8 +29,9 @@ class Archived:
 def archive(study: Path | str, out: Path | str) -> Archived:
     """Copy the finished runs of a study: their epochs, compressed, their settings and summaries, no checkpoints.
 
-    Errors of runs that failed are copied too. Archiving again adds what has been finished since; equal runs give equal
-    bytes. `cspo report`, `metrics` and `study status` read an archive like the study itself; `take_over` puts it back.
+    Errors of runs that failed are copied too. Archiving again adds what has been finished since;
+    equal runs give equal bytes. `cspo report`, `metrics` and `study status` read an archive like
+    the study itself; `take_over` puts it back.
     """
     source, target = StudyFolder(study), Path(out)
     found, result = source.read(), Archived()
@@ -44,7 +45,9 @@ def archive(study: Path | str, out: Path | str) -> Archived:
             else:
                 result.unfinished.append(spec.id)
         if not result.kept:
-            raise CspoError(f"No run of the study in {source.path} is finished yet: there is nothing to archive.")
+            raise CspoError(
+                f"No run of the study in {source.path} is finished yet: there is nothing to archive."
+            )
         write_text(target / "study.toml", found.text)
         _replace_failures(source.path / "failures", target / "failures")
     except OSError as error:
@@ -55,14 +58,17 @@ def archive(study: Path | str, out: Path | str) -> Archived:
 def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
     """Put the finished runs of an archive into the folder of a study, those that are not there; return their ids.
 
-    A run without checkpoints counts as finished if its results are complete, so nothing of it is trained again.
+    A run without checkpoints counts as finished if its results are complete, so nothing of it is
+    trained again.
 
     Raises:
         CspoError: If there is no archive, or a run of it has other settings than the study's.
     """
     source = Path(archive) / "runs"
     if not source.is_dir():
-        raise CspoError(f"{archive} is no archive of a study: it has no folder runs (`cspo study archive` makes one).")
+        raise CspoError(
+            f"{archive} is no archive of a study: it has no folder runs (`cspo study archive` makes one)."
+        )
     taken: list[str] = []
     for spec in study.runs:
         run, target = source / spec.id, out.run(spec)
@@ -90,7 +96,9 @@ def _bring_back(run: Path, target: Path) -> None:
 
 def _keep(run: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)  # without the time, equal runs are equal bytes
+    epochs = gzip.compress(
+        (run / "progress.csv").read_bytes(), mtime=0
+    )  # without the time, equal runs are equal bytes
     write_atomically(target / EPOCHS, lambda file: file.write_bytes(epochs))
     for name in COPIED:
         write_text(target / name, (run / name).read_text(encoding="utf-8"))

@@ -45,7 +45,9 @@ def combine(fields: Fields, combinations: Sequence[Combination]) -> list[TrainCo
 
 def _attempt(fields: Fields, combination: Combination) -> tuple[TrainConfig | None, list[str]]:
     """Return the settings, or all problems: whatever causes one is left out, and the rest is tried again."""
-    base: Settings = {"threads": (1, "threads")}  # runs side by side; more threads change nothing but the speed
+    base: Settings = {
+        "threads": (1, "threads")
+    }  # runs side by side; more threads change nothing but the speed
     if fields.total_steps is not None:
         base["total_steps"] = (fields.total_steps, "total_steps")
     if fields.plugin is not None:
@@ -59,8 +61,14 @@ def _attempt(fields: Fields, combination: Combination) -> tuple[TrainConfig | No
             return (None if problems else config), problems
         except CspoError as fault:
             culprit = _culprit(combination, settings, str(fault))
-            where = f"{combination.algo} on {combination.task}" if culprit is None else settings[culprit][1]
-            if not any(name in str(fault) for name in left_out):  # else it may be there for want of that setting only
+            where = (
+                f"{combination.algo} on {combination.task}"
+                if culprit is None
+                else settings[culprit][1]
+            )
+            if not any(
+                name in str(fault) for name in left_out
+            ):  # else it may be there for want of that setting only
                 problems.append(f"{where}: {fault}")
             if culprit is None:
                 return None, problems
@@ -83,7 +91,9 @@ def _merged(combination: Combination) -> Settings:
 
 def _build(combination: Combination, settings: Settings) -> TrainConfig:
     general = {key: value for key, (value, _) in settings.items() if not key.startswith(OWN)}
-    own = {key.removeprefix(OWN): value for key, (value, _) in settings.items() if key.startswith(OWN)}
+    own = {
+        key.removeprefix(OWN): value for key, (value, _) in settings.items() if key.startswith(OWN)
+    }
     if own:
         general["algorithm"] = own
     config = make_config(combination.task, combination.algo, **general)

@@ -1,7 +1,8 @@
 """Where the runs of a study are trained: what the scheduler asks of an engine, and the local one.
 
-The local engine gives every run a process of its own. On Linux the processes are forked from a server that has
-imported everything already, which saves each about two seconds; elsewhere they start from nothing.
+The local engine gives every run a process of its own. On Linux the processes are forked from a
+server that has imported everything already, which saves each about two seconds; elsewhere they
+start from nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
     from cspo.lab.study.grid import RunSpec
 
 PRELOADED = [
-    *("cspo.lab.study.worker", "cspo.envs.gym", "cspo.envs.velocity.task", "cspo.envs.navigation.task"),
+    *(
+        "cspo.lab.study.worker",
+        "cspo.envs.gym",
+        "cspo.envs.velocity.task",
+        "cspo.envs.navigation.task",
+    ),
     *("cspo.runs.curves", "matplotlib.backends.backend_agg", "matplotlib.figure"),
 ]
 UNKNOWN = 255  # exit code of a process whose server was killed
@@ -115,7 +121,9 @@ class LocalHandle:
     def poll(self) -> Outcome | None:
         """See `Handle`."""
         if self._outcome is None:
-            alive = self.process.is_alive()  # asked first: what it said before it ended is in the pipe
+            alive = (
+                self.process.is_alive()
+            )  # asked first: what it said before it ended is in the pipe
             if self._answer.poll():
                 self._outcome = self._received()
             elif not alive:
@@ -173,7 +181,9 @@ def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
     """Train one run in a process of its own and say how it ended: None, or one line about what went wrong."""
     if hasattr(os, "setpgid"):
         with contextlib.suppress(OSError):
-            os.setpgid(0, 0)  # Ctrl-C is for the program that started this one; it passes on what it decides
+            os.setpgid(
+                0, 0
+            )  # Ctrl-C is for the program that started this one; it passes on what it decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _write_to(log)
     try:
@@ -200,7 +210,9 @@ def _end_with_parent() -> None:
 
 def _write_to(log: str) -> None:
     """Send everything this process prints to a file."""
-    with contextlib.suppress(OSError):  # a full disk: what is printed is lost, and training says why it stops
+    with contextlib.suppress(
+        OSError
+    ):  # a full disk: what is printed is lost, and training says why it stops
         os.makedirs(os.path.dirname(log), exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(file, 1)

@@ -82,9 +82,12 @@ def read_fields(data: dict[str, Any], folder: Path) -> Fields:
     _keep_known(fields, plugin_failed)
     fields.settings = Layer("[settings]", _table(fields, data.get("settings", {}), "[settings]"))
     listed = {
-        key: [name for name in _listed(data.get(key)) if isinstance(name, str)] for key in ("algorithms", "tasks")
+        key: [name for name in _listed(data.get(key)) if isinstance(name, str)]
+        for key in ("algorithms", "tasks")
     }
-    fields.of_algorithm = _tables(fields, data.get("algorithm", {}), "algorithm", listed["algorithms"])
+    fields.of_algorithm = _tables(
+        fields, data.get("algorithm", {}), "algorithm", listed["algorithms"]
+    )
     fields.of_task = _tables(fields, data.get("task", {}), "task", listed["tasks"])
     _read_variants(fields, data.get("variants", []), listed["algorithms"])
     return fields
@@ -127,7 +130,11 @@ def _names(fields: Fields, data: dict[str, Any], key: str) -> list[str]:
 def _repeated(values: Iterable[Any], key: str) -> list[str]:
     listed = list(values)
     again = [item for i, item in enumerate(listed) if item in listed[:i]]
-    return [f"{key}: {item!r} is named more than once" for i, item in enumerate(again) if item not in again[:i]]
+    return [
+        f"{key}: {item!r} is named more than once"
+        for i, item in enumerate(again)
+        if item not in again[:i]
+    ]
 
 
 def _seeds(fields: Fields, value: Any) -> list[int]:
@@ -147,13 +154,21 @@ def _seeds(fields: Fields, value: Any) -> list[int]:
         elif seed < 0:
             fields.problems.append(f"seeds: {seed} is negative")
     fields.problems += _repeated(value, "seeds")
-    return [seed for i, seed in enumerate(value) if type(seed) is int and seed >= 0 and seed not in value[:i]]
+    return [
+        seed
+        for i, seed in enumerate(value)
+        if type(seed) is int and seed >= 0 and seed not in value[:i]
+    ]
 
 
 def _total_steps(fields: Fields, value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value < float("inf")
+    ):
         fields.problems.append(f"total_steps = {value!r} is not a positive number")
         return None
     if value != int(value):
@@ -200,7 +215,9 @@ def _table(fields: Fields, value: Any, where: str) -> dict[str, Any]:
         return {}
     for key in OF_THE_STUDY:
         if key in value:
-            fields.problems.append(f"{where}: {key} is decided by the study, not by a table of settings")
+            fields.problems.append(
+                f"{where}: {key} is decided by the study, not by a table of settings"
+            )
     return {key: item for key, item in value.items() if key not in OF_THE_STUDY}
 
 
@@ -232,7 +249,9 @@ def _read_variants(fields: Fields, value: Any, algorithms: list[str]) -> None:
         if name is None:
             fields.problems.append(f"variant {number} has no name")
         elif not (isinstance(name, str) and VARIANT.fullmatch(name)):
-            fields.problems.append(f"variant {number}: name = {name!r} is not made of letters, digits, dots and dashes")
+            fields.problems.append(
+                f"variant {number}: name = {name!r} is not made of letters, digits, dots and dashes"
+            )
         else:
             names.append(name)
         for key in item:
@@ -240,7 +259,9 @@ def _read_variants(fields: Fields, value: Any, algorithms: list[str]) -> None:
                 fields.problems.append(
                     f"{where}: unknown key {key!r}: {nearest(key, ('name', 'algorithms', 'settings'))}"
                 )
-        only = _names(fields, item, "algorithms") if "algorithms" in item else list(fields.algorithms)
+        only = (
+            _names(fields, item, "algorithms") if "algorithms" in item else list(fields.algorithms)
+        )
         for algo in [algo for algo in only if algo not in algorithms]:
             only.remove(algo)
             hint = nearest(algo, algorithms) if algorithms else "there is none."

@@ -64,9 +64,13 @@ class Study:
         """
         found: dict[str, RunSpec] = {}
         for pattern in patterns:
-            matching = {spec.id: spec for spec in self.runs if fnmatch.fnmatchcase(spec.id, pattern)}
+            matching = {
+                spec.id: spec for spec in self.runs if fnmatch.fnmatchcase(spec.id, pattern)
+            }
             if not matching:
-                raise CspoError(f"No run of study {self.name} is called {pattern!r}; one is {self.runs[0].id!r}.")
+                raise CspoError(
+                    f"No run of study {self.name} is called {pattern!r}; one is {self.runs[0].id!r}."
+                )
             found |= {name: spec for name, spec in matching.items() if name not in found}
         return tuple(found.values())
 
@@ -82,7 +86,11 @@ class StudyProblems(CspoError):
 
 def shipped_studies() -> list[str]:
     """Return the names of the studies that come with this package."""
-    return sorted(file.name.removesuffix(".toml") for file in _files().iterdir() if file.name.endswith(".toml"))
+    return sorted(
+        file.name.removesuffix(".toml")
+        for file in _files().iterdir()
+        if file.name.endswith(".toml")
+    )
 
 
 def _files() -> Traversable:
@@ -94,8 +102,8 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
 
     Args:
         source: A TOML file, or the name of a shipped study.
-        environments: Also find out whether the environments exist that this package does not simulate itself;
-            that imports Gymnasium and the modules that the study names.
+        environments: Also find out whether the environments exist that this package does not
+            simulate itself; that imports Gymnasium and the modules that the study names.
 
     Raises:
         StudyProblems: Tells everything that is wrong with it.
@@ -109,13 +117,20 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
     runs = list(_runs(fields, environments))
     for number, spec in enumerate(runs):
         alike = [other for other in runs[:number] if other.id == spec.id]
-        if any((one.task, one.algo, one.variant) != (spec.task, spec.algo, spec.variant) for one in alike):
-            fields.problems.append(f"two runs would be called {spec.id!r}: rename a variant or a task")
+        if any(
+            (one.task, one.algo, one.variant) != (spec.task, spec.algo, spec.variant)
+            for one in alike
+        ):
+            fields.problems.append(
+                f"two runs would be called {spec.id!r}: rename a variant or a task"
+            )
     if fields.problems:
         raise StudyProblems(str(source), list(dict.fromkeys(fields.problems)))
     if fields.plugin is not None:
         text = _with_plugin(text, data, fields.plugin)
-    runs.sort(key=lambda spec: fields.seeds.index(spec.seed))  # a study stopped half-way has some seeds of everything
+    runs.sort(
+        key=lambda spec: fields.seeds.index(spec.seed)
+    )  # a study stopped half-way has some seeds of everything
     return Study(fields.name, fields.description, tuple(runs), fields.retries, text)
 
 
@@ -125,7 +140,9 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
     name = str(source)
     if not name.endswith(".toml") and os.sep not in name and not path.is_file():
         if name not in shipped_studies():
-            raise CspoError(f"There is no shipped study {name!r} and no such file: {nearest(name, shipped_studies())}")
+            raise CspoError(
+                f"There is no shipped study {name!r} and no such file: {nearest(name, shipped_studies())}"
+            )
         return (_files() / f"{name}.toml").read_text(encoding="utf-8"), Path()
     try:
         return path.read_text(encoding="utf-8"), path.resolve().parent
@@ -153,7 +170,12 @@ def _runs(fields: Fields, environments: bool) -> Iterator[RunSpec]:
         if config is None:
             continue
         for seed in fields.seeds:
-            parts = (_in_a_path(combination.task), combination.algo, combination.variant, f"seed{seed}")
+            parts = (
+                _in_a_path(combination.task),
+                combination.algo,
+                combination.variant,
+                f"seed{seed}",
+            )
             name = "-".join(part for part in parts if part)
             yield RunSpec(
                 name, combination.task, combination.algo, combination.variant, seed,
@@ -169,7 +191,11 @@ def _combinations(fields: Fields) -> Iterator[Combination]:
     """Yield (task, algorithm, variant) in the order in which they are run; lowest layer of settings first."""
     for task in fields.tasks:
         for algo in fields.algorithms:
-            layers = [fields.settings, *_found(fields.of_algorithm, algo), *_found(fields.of_task, task)]
+            layers = [
+                fields.settings,
+                *_found(fields.of_algorithm, algo),
+                *_found(fields.of_task, task),
+            ]
             variants = [variant for variant in fields.variants if algo in variant.algorithms]
             for variant in variants:
                 yield Combination(task, algo, variant.name, (*layers, variant.layer))

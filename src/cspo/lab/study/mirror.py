@@ -71,7 +71,9 @@ class Mirror:
         self._looked[name] = now
         folder = self.path / "runs" / name
         try:
-            (folder / VERSION).unlink(missing_ok=True)  # progress.csv may be newer than the rest from here on
+            (folder / VERSION).unlink(
+                missing_ok=True
+            )  # progress.csv may be newer than the rest from here on
             StoredRun(self.storage, name).pull_progress(folder)
         finally:
             self._last = time.monotonic()

@@ -1,7 +1,8 @@
 """The engine for clusters: every run is an actor of Ray with a core of its own.
 
-Actors rather than tasks, because Ray tells the driver that an actor died as soon as it takes its node for dead; of a
-task it waits for the connection to break, which a machine without power never does.
+Actors rather than tasks, because Ray tells the driver that an actor died as soon as it takes its
+node for dead; of a task it waits for the connection to break, which a machine without power never
+does.
 """
 
 from __future__ import annotations
@@ -42,15 +43,22 @@ class RayEngine:
     """Runs on the nodes of a Ray cluster; none of them outlives the program that started it."""
 
     def __init__(
-        self, address: str | None = None, *, jobs: int | None = None, cpus: float = 1.0, mirror: Mirror | None = None
+        self,
+        address: str | None = None,
+        *,
+        jobs: int | None = None,
+        cpus: float = 1.0,
+        mirror: Mirror | None = None,
     ) -> None:
         """Connect to a cluster.
 
         Args:
-            address: `host:port` of its head, `ray://host:port`, or "auto" for the one this machine is part of.
+            address: `host:port` of its head, `ray://host:port`, or "auto" for the one this machine
+                is part of.
             jobs: Runs at a time; by default as many as the cluster has cores for.
             cpus: Cores that a run reserves.
-            mirror: The local copy of the study, if it is in storage; without one all nodes share its folder.
+            mirror: The local copy of the study, if it is in storage; without one all nodes share
+                its folder.
         """
         self.ray = _load_ray()
         if mirror is not None:
@@ -79,7 +87,9 @@ class RayEngine:
         if self.mirror is not None and not self._handles:
             self.mirror.send()
         self._handles = [one for one in self._handles if not one.ended]
-        place = Place(str(folder.absolute()), None if self.mirror is None else self.mirror.storage.address)
+        place = Place(
+            str(folder.absolute()), None if self.mirror is None else self.mirror.storage.address
+        )
         token = uuid.uuid4().hex
         place.claim(token)
         if self._idle:
@@ -143,7 +153,9 @@ class RayHandle:
         self.ended = False
         self._engine, self._seat, self._done = engine, seat, done
         self._place, self._token = place, token
-        self._lost: tuple[float, str] | None = None  # when its process was lost, and what is said about it
+        self._lost: tuple[float, str] | None = (
+            None  # when its process was lost, and what is said about it
+        )
 
     def poll(self) -> Outcome | None:
         """See `Handle`."""
@@ -158,13 +170,17 @@ class RayHandle:
             if not seat.node and self._is_ready(seat.where):
                 seat.node, version = ray.get(seat.where)
                 if version != __version__:
-                    what = f"{seat.node} has version {version} of cspo, and this machine {__version__}"
+                    what = (
+                        f"{seat.node} has version {version} of cspo, and this machine {__version__}"
+                    )
                     return self._outcome(f"{what}: install the same on all.")
             return self._outcome(ray.get(self._done)) if self._is_ready(self._done) else None
         except ray.exceptions.RayError as error:
             self._lost = (time.monotonic(), _explained(error, seat.node))
             with contextlib.suppress(CspoError):
-                self._place.claim("")  # whoever still trains it, on a node that is only cut off, ends now
+                self._place.claim(
+                    ""
+                )  # whoever still trains it, on a node that is only cut off, ends now
             return self._released()
 
     def _is_ready(self, answer: Any) -> bool:
@@ -208,14 +224,16 @@ class RayHandle:
 
 def _load_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # keeps a warning about GPUs away
+    os.environ.setdefault(
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+    )  # keeps a warning about GPUs away
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise CspoError("--engine ray needs Ray: pip install 'cspo[ray]'") from None
     with contextlib.suppress(Exception):
-        # What the cluster says about its nodes would be printed into the table, whatever is asked of `ray.init`;
-        # what matters of it is said by the outcomes of runs.
+        # What the cluster says about its nodes would be printed into the table, whatever is asked
+        # of `ray.init`; what matters of it is said by the outcomes of runs.
         worker: Any = importlib.import_module("ray._private.worker")
         worker.print_to_stdstream = lambda *_, **__: None
     return ray
@@ -232,7 +250,8 @@ def _connect(ray: Any, address: str) -> None:
             socket.create_connection((host, int(port)), REACHABLE).close()
         except (OSError, OverflowError):
             raise CspoError(f"There is no Ray cluster at {address}. {started}") from None
-    # Asked in another process first: where nothing answers, the library ends the process that asked.
+    # Asked in another process first: where nothing answers, the library ends the process that
+    # asked.
     command = [sys.executable, "-c", PROBE, address]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS)
@@ -251,6 +270,11 @@ def _connect(ray: Any, address: str) -> None:
 def _explained(error: Exception, node: str) -> str:
     """Return in one line how a run was lost."""
     where = f" on {node}" if node else ""
-    if type(error).__name__ in ("ActorDiedError", "ActorUnavailableError", "NodeDiedError", "WorkerCrashedError"):
+    if type(error).__name__ in (
+        "ActorDiedError",
+        "ActorUnavailableError",
+        "NodeDiedError",
+        "WorkerCrashedError",
+    ):
         return f"its process{where} died, or its node was lost"
     return f"Ray{where}: " + " ".join(str(error).split())[:300]

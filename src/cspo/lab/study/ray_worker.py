@@ -1,9 +1,10 @@
 """One run of a study in a process of a Ray cluster: an actor that trains it, and what keeps two of them apart.
 
-Ray may call a node dead whose processes are alive: its network failed, or only its raylet died. The run is then
-started elsewhere while the old process could still write. So a run has an owner, a token that every start writes
-anew, and a thread beside training ends the process as soon as the run is not its own any more or its raylet is
-gone. The lock of the run folder (or, in storage, the token itself) holds until then.
+Ray may call a node dead whose processes are alive: its network failed, or only its raylet died. The
+run is then started elsewhere while the old process could still write. So a run has an owner, a
+token that every start writes anew, and a thread beside training ends the process as soon as the run
+is not its own any more or its raylet is gone. The lock of the run folder (or, in storage, the token
+itself) holds until then.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ TRIES = 5  # failed copies to storage, one after the other, before training stop
 class Place:
     """Where a run is kept: a folder that all nodes share, or an address in storage."""
 
-    folder: str  # shared by all nodes, unless there is an address; its last part is the id of the run
+    folder: (
+        str  # shared by all nodes, unless there is an address; its last part is the id of the run
+    )
     address: str | None = None  # of the study
 
     @property
@@ -60,7 +63,9 @@ class Place:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
             write_text(Path(self.folder) / ".owner", json.dumps(owner))
         except OSError as error:
-            raise CspoError(f"Cannot write to run folder {self.folder}: {error.strerror or error}.") from error
+            raise CspoError(
+                f"Cannot write to run folder {self.folder}: {error.strerror or error}."
+            ) from error
 
     def owner(self) -> dict[str, Any] | None:
         """Return who owns the run; None if that cannot be read just now."""
@@ -109,7 +114,9 @@ class RunActor:
 
         return platform.node(), __version__
 
-    def train(self, settings: dict[str, Any], folder: str, address: str | None, token: str) -> str | None:
+    def train(
+        self, settings: dict[str, Any], folder: str, address: str | None, token: str
+    ) -> str | None:
         """Train the run to its end; returns None, or one line about what went wrong."""
         from cspo.lab.study.engine import in_one_line
 
@@ -221,7 +228,9 @@ class _Copies:
         self._newest, self._failed = self._checkpoint(), 0
 
     def _checkpoint(self) -> str:
-        return next((path.name for path in reversed(list_checkpoints(self._folder / "checkpoints"))), "")
+        return next(
+            (path.name for path in reversed(list_checkpoints(self._folder / "checkpoints"))), ""
+        )
 
     def look(self) -> None:
         newest = self._checkpoint()

@@ -1,7 +1,8 @@
 """What a crash can leave in the folder of a run, and what is done about it before the run goes on.
 
-Runs are exact: started again with the same settings and the same seed, a run becomes what it was. So whatever
-cannot be repaired is put aside and trained again, and nothing is ever patched up approximately.
+Runs are exact: started again with the same settings and the same seed, a run becomes what it was.
+So whatever cannot be repaired is put aside and trained again, and nothing is ever patched up
+approximately.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ FREE = ("threads", "plugin")  # settings that may change: how fast, and where th
 def is_finished(config: TrainConfig, folder: Path) -> bool:
     """Whether everything of a run is there: its summary, every row of progress.csv, and its last checkpoint.
 
-    A run whose checkpoints were all removed, or can none of them be read, still counts: its results are complete.
+    A run whose checkpoints were all removed, or can none of them be read, still counts: its results
+    are complete.
     """
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -43,7 +45,9 @@ def is_finished(config: TrainConfig, folder: Path) -> bool:
     if not finished or ProgressFile(folder / "progress.csv").complete_rows() != config.epochs:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
-    return not checkpoints or _is_readable(checkpoints[-1]) or not any(map(_is_readable, checkpoints))
+    return (
+        not checkpoints or _is_readable(checkpoints[-1]) or not any(map(_is_readable, checkpoints))
+    )
 
 
 def _is_readable(path: Path) -> bool:
@@ -62,7 +66,9 @@ def difference(config: TrainConfig, folder: Path) -> str | None:
         return None  # not there, or cut short: `prepare` writes it again
     here = to_dict(config)
     cut = _is_cut(config, folder, there)
-    last = list(_flat(there))[-1:]  # of a file that was cut short, the last value may be a part of itself
+    last = list(_flat(there))[
+        -1:
+    ]  # of a file that was cut short, the last value may be a part of itself
     ours, theirs = _flat(here), _flat(there)
     for name in [*theirs, *(name for name in ours if name not in theirs)]:
         if name.split(".")[0] in FREE or (cut and (name not in theirs or name in last)):
@@ -165,7 +171,9 @@ def _unreadable_summary(folder: Path) -> list[str]:
     return []
 
 
-def _beyond_repair(config: TrainConfig, checkpoints: Path, rows: int, notes: list[str]) -> str | None:
+def _beyond_repair(
+    config: TrainConfig, checkpoints: Path, rows: int, notes: list[str]
+) -> str | None:
     """Return why a run cannot be continued, or None; checkpoints that are passed over are added to the notes."""
     try:
         state, damaged = load_newest(checkpoints, rows)
@@ -173,7 +181,11 @@ def _beyond_repair(config: TrainConfig, checkpoints: Path, rows: int, notes: lis
         return "no checkpoint can be read"
     notes += damaged
     if state is None:
-        return f"there is no checkpoint of the {rows} epochs done" if rows > config.checkpoint_every else None
+        return (
+            f"there is no checkpoint of the {rows} epochs done"
+            if rows > config.checkpoint_every
+            else None
+        )
     if int(state["epoch"]) > rows:
         return f"progress.csv holds {rows} of the {int(state['epoch'])} epochs done, and no checkpoint is as old"
     return None

@@ -52,7 +52,8 @@ def run_study(
         archive: Where finished runs are taken from, those that are not in the folder.
 
     Raises:
-        Interrupted: On Ctrl-C, when the epochs under way are done and kept; a second Ctrl-C stops at once.
+        Interrupted: On Ctrl-C, when the epochs under way are done and kept; a second Ctrl-C stops
+            at once.
         CspoError: If the folder holds another study, or another process runs it.
     """
     with _explained(out), contextlib.ExitStack() as stack:
@@ -68,8 +69,12 @@ def run_study(
         if not file.exists() or file.read_bytes() != study.text.encode():
             write_text(file, study.text)
         if archive is not None:
-            view.say(f"{len(take_over(study, archive, out))} finished runs are taken from {archive}.")
-        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(notes)
+            view.say(
+                f"{len(take_over(study, archive, out))} finished runs are taken from {archive}."
+            )
+        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(
+            notes
+        )
 
 
 @contextlib.contextmanager
@@ -79,11 +84,15 @@ def _explained(out: StudyFolder) -> Iterator[None]:
     except BrokenPipeError:  # who read the output has left: nothing to do with the folder
         raise
     except OSError as error:
-        raise CspoError(f"Cannot write to study folder {out.path}: {error.strerror or error}.") from error
+        raise CspoError(
+            f"Cannot write to study folder {out.path}: {error.strerror or error}."
+        ) from error
 
 
 class _Scheduler:
-    def __init__(self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]) -> None:
+    def __init__(
+        self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]
+    ) -> None:
         self.study, self.out, self.engine, self.view, self.chosen = study, out, engine, view, chosen
         self.waiting: deque[RunSpec] = deque()
         self.running: dict[str, tuple[RunSpec, Handle]] = {}
@@ -112,7 +121,9 @@ class _Scheduler:
         if stop.requested and len(self.result.finished) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        self.view.say(ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path))
+        self.view.say(
+            ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path)
+        )
         return self.result
 
     def _loop(self, stop: StopRequest) -> None:
@@ -125,7 +136,11 @@ class _Scheduler:
                     handle.interrupt()
             while self.waiting and len(self.running) < self.engine.slots and not stop.requested:
                 self._start(self.waiting.popleft())
-            ended = [(spec, outcome) for spec, handle in self.running.values() if (outcome := handle.poll())]
+            ended = [
+                (spec, outcome)
+                for spec, handle in self.running.values()
+                if (outcome := handle.poll())
+            ]
             for spec, outcome in ended:
                 del self.running[spec.id]
                 self.out.set_running(self.running)
@@ -146,7 +161,9 @@ class _Scheduler:
                 self.view.event("repaired", f"{spec.id}: {note}")
             self._look(spec, "running")
             done, epochs = self.statuses[spec.id].epochs_done, spec.config.epochs
-            self.view.event("started", f"{spec.id}{f' after epoch {done} of {epochs}' if done else ''}")
+            self.view.event(
+                "started", f"{spec.id}{f' after epoch {done} of {epochs}' if done else ''}"
+            )
             handle = self.engine.start(spec, folder)
         except (CspoError, OSError) as error:
             self._failed(spec, in_one_line(error))
@@ -173,7 +190,9 @@ class _Scheduler:
         attempt, attempts = self.attempts[spec.id], self.study.retries + 1
         self.view.event("failed", f"{spec.id} (attempt {attempt} of {attempts}): {error}")
         if attempt < attempts:
-            self.waiting.append(spec)  # last in the queue: what is short of disk or memory now may not be then
+            self.waiting.append(
+                spec
+            )  # last in the queue: what is short of disk or memory now may not be then
             self._look(spec, "waiting")
             return
         self.result.failed[spec.id] = error
@@ -182,5 +201,9 @@ class _Scheduler:
 
     def _look(self, spec: RunSpec, state: State | None = None, error: str = "") -> None:
         if state is None:
-            state = "stopped" if status_of(spec, self.out.run(spec), "waiting").epochs_done else "waiting"
+            state = (
+                "stopped"
+                if status_of(spec, self.out.run(spec), "waiting").epochs_done
+                else "waiting"
+            )
         self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)

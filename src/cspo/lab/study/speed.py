@@ -5,8 +5,8 @@ from __future__ import annotations
 from cspo.envs.tasks import native_name
 from cspo.lab.study.grid import Study
 
-# Environment steps per second of training on one core: half of what two single-threaded runs side by side make on the
-# two cores of benchmarks/README.md, CSPO with the paper's settings.
+# Environment steps per second of training on one core: half of what two single-threaded runs side
+# by side make on the two cores of benchmarks/README.md, CSPO with the paper's settings.
 STEPS_PER_SECOND = {
     "SafetyAntVelocity-v1": 4_450,
     "SafetyHumanoidVelocity-v1": 2_950,

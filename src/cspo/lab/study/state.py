@@ -86,7 +86,9 @@ class StudyFolder:
                 _check_same(before, study, self.path)
         for spec in study.runs:
             if (found := difference(spec.config, self.run(spec))) is not None:
-                raise CspoError(f"{found}.\nA study keeps its settings: choose another --out, or change that back.")
+                raise CspoError(
+                    f"{found}.\nA study keeps its settings: choose another --out, or change that back."
+                )
         return notes
 
     @contextlib.contextmanager
@@ -94,11 +96,15 @@ class StudyFolder:
         """Hold the study for this process; a second one is refused."""
         self.path.mkdir(parents=True, exist_ok=True)
         file = open(self.path / ".lock", "a")  # noqa: SIM115 (held while the study goes on)
-        deadline = time.monotonic() + 1.0  # somebody may be looking at the lock just now, see `is_running`
+        deadline = (
+            time.monotonic() + 1.0
+        )  # somebody may be looking at the lock just now, see `is_running`
         while not _flock(file, exclusive=True):
             if time.monotonic() > deadline:
                 file.close()
-                raise CspoError(f"Another process is running the study in {self.path}: wait for it, or stop it first.")
+                raise CspoError(
+                    f"Another process is running the study in {self.path}: wait for it, or stop it first."
+                )
             time.sleep(0.02)
         try:
             yield
@@ -149,13 +155,17 @@ class StudyFolder:
         if spec.id in running:
             return status_of(spec, self.run(spec), "running")
         if spec.id in failures:
-            return status_of(spec, self.run(spec), "failed", str(failures[spec.id].get("error", "")))
+            return status_of(
+                spec, self.run(spec), "failed", str(failures[spec.id].get("error", ""))
+            )
         return status_of(spec, self.run(spec))
 
 
 def _check_same(before: Study, study: Study, path: Path) -> None:
     if before.name != study.name:
-        raise CspoError(f"{path} holds the study {before.name!r}, not {study.name!r}: choose another --out.")
+        raise CspoError(
+            f"{path} holds the study {before.name!r}, not {study.name!r}: choose another --out."
+        )
     names = {spec.id for spec in study.runs}
     for spec in before.runs:
         if spec.id not in names:
@@ -185,7 +195,9 @@ def _json(path: Path, otherwise: Any) -> Any:
         return otherwise
 
 
-def status_of(spec: RunSpec, folder: Path, state: State | None = None, error: str = "") -> RunStatus:
+def status_of(
+    spec: RunSpec, folder: Path, state: State | None = None, error: str = ""
+) -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if that is known already."""
     epochs = progress_file(folder)
     columns = _newest(epochs)
@@ -204,7 +216,8 @@ def status_of(spec: RunSpec, folder: Path, state: State | None = None, error: st
         steps=spec.config.epochs * spec.config.steps_per_epoch,
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
-        limit=tuple(column[-1] for column in constraint_columns(columns, "cost_limit")) or spec.config.cost_limit,
+        limit=tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
+        or spec.config.cost_limit,
         steps_per_second=sum(speeds) / len(speeds) if speeds else math.nan,
         error=error,
     )
@@ -225,7 +238,11 @@ def _newest(path: Path) -> dict[str, list[float]]:
     """Return the newest complete rows of a progress.csv as columns; nothing if there is none."""
     try:
         header, tail = _ends(path)
-    except (OSError, EOFError, zlib.error):  # the last two: an archive that was cut short or altered
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+    ):  # the last two: an archive that was cut short or altered
         return {}
     lines = tail.split(b"\n")[:-1]  # behind the last line end is a row still being written
     names = header.decode(errors="replace").strip().split(",")

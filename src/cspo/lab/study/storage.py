@@ -1,8 +1,8 @@
 """Runs of a study in storage that every node reaches by an address: s3://bucket/study, gs://..., file:///...
 
-A run trains in a folder of its own node and is copied up as one archive per checkpoint. The archive gets a name
-that was never used before, and only then a small file, current.json, is pointed at it, with its digest: whatever
-is interrupted, what was there before is intact. In storage a run is
+A run trains in a folder of its own node and is copied up as one archive per checkpoint. The archive
+gets a name that was never used before, and only then a small file, current.json, is pointed at it,
+with its digest: whatever is interrupted, what was there before is intact. In storage a run is
 
     runs/<id>/owner.json      who may write: the token of the newest start
     runs/<id>/current.json    which archive holds the run, its digest and its epochs
@@ -26,7 +26,16 @@ from typing import Any
 from cspo.errors import CspoError
 from cspo.runs.checkpoint import SUFFIX, list_checkpoints
 
-ATOMIC = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory"}  # a write is seen as a whole or not at all
+ATOMIC = {
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "az",
+    "abfs",
+    "abfss",
+    "memory",
+}  # a write is seen as a whole or not at all
 LEFT_OUT = (".lock", ".owner")
 
 
@@ -51,7 +60,9 @@ class Storage:
             self._files, root = fsspec.core.url_to_fs(self.address)
             self._root = root.rstrip("/")
         protocol = self._files.protocol
-        self._atomic = not ATOMIC.isdisjoint({protocol} if isinstance(protocol, str) else set(protocol))
+        self._atomic = not ATOMIC.isdisjoint(
+            {protocol} if isinstance(protocol, str) else set(protocol)
+        )
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
@@ -112,7 +123,9 @@ class Storage:
         except CspoError:
             raise
         except ImportError as error:
-            raise CspoError(f"{self.address} needs a package that is not installed: {error}") from error
+            raise CspoError(
+                f"{self.address} needs a package that is not installed: {error}"
+            ) from error
         except Exception as error:  # every kind of storage has its own errors
             said = " ".join(str(error).split()) or type(error).__name__
             raise CspoError(f"Cannot use {self.address}: {said}") from error
@@ -142,7 +155,8 @@ class StoredRun:
         """Copy a run folder up and return the name of the archive.
 
         Raises:
-            Superseded: If the run belongs to another worker by now; nothing that is read has changed then.
+            Superseded: If the run belongs to another worker by now; nothing that is read has
+                changed then.
         """
         epochs, content = pack(folder)
         archive = f"epoch-{epochs:06d}-{uuid.uuid4().hex[:12]}.zip"
@@ -151,7 +165,11 @@ class StoredRun:
             self.storage.remove(f"{self._at}/{archive}")
             raise Superseded(f"{self.name} is trained by another worker now.")
         before = self.version()
-        pointer = {"archive": archive, "sha256": hashlib.sha256(content).hexdigest(), "epochs": epochs}
+        pointer = {
+            "archive": archive,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "epochs": epochs,
+        }
         self.storage.write(f"{self._at}/current.json", json.dumps(pointer).encode())
         progress = folder / "progress.csv"
         if progress.exists():
@@ -181,17 +199,23 @@ class StoredRun:
             (folder / "progress.csv").write_bytes(content)
 
     def _archives(self) -> list[str]:
-        return [name for name in self.storage.names(self._at) if name.startswith("epoch-") and name.endswith(".zip")]
+        return [
+            name
+            for name in self.storage.names(self._at)
+            if name.startswith("epoch-") and name.endswith(".zip")
+        ]
 
 
 def pack(folder: Path) -> tuple[int, bytes]:
     """Return the epochs of a run folder's newest checkpoint, and the folder as a zip file.
 
-    The run may be going on: the checkpoints are read first, as progress.csv always has the rows of a checkpoint
-    before it is written; rows after it are taken back when the run is resumed.
+    The run may be going on: the checkpoints are read first, as progress.csv always has the rows of
+    a checkpoint before it is written; rows after it are taken back when the run is resumed.
     """
     checkpoints = list_checkpoints(folder / "checkpoints")
-    epochs = int(checkpoints[-1].name.removeprefix("epoch-").removesuffix(SUFFIX)) if checkpoints else 0
+    epochs = (
+        int(checkpoints[-1].name.removeprefix("epoch-").removesuffix(SUFFIX)) if checkpoints else 0
+    )
     others = [
         path
         for path in sorted(folder.rglob("*"))

@@ -12,15 +12,29 @@ from cspo.lab.study.grid import Study
 from cspo.lab.study.state import RunStatus
 from cspo.runs.summary import duration, number
 
-ORDER = ("running", "failed", "stopped", "waiting", "finished")  # of the rows, where not all can be shown
-STYLES = {"running": "bold", "failed": "bold red", "finished": "green", "stopped": "yellow", "waiting": "dim"}
+ORDER = (
+    "running",
+    "failed",
+    "stopped",
+    "waiting",
+    "finished",
+)  # of the rows, where not all can be shown
+STYLES = {
+    "running": "bold",
+    "failed": "bold red",
+    "finished": "green",
+    "stopped": "yellow",
+    "waiting": "dim",
+}
 PLAIN_WIDTH = 150  # of a table that goes to a file
 
 
 class View(Protocol):
     """Shows a study while it goes on."""
 
-    def start(self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]) -> None:
+    def start(
+        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
+    ) -> None:
         """Begin."""
         ...
 
@@ -52,12 +66,18 @@ def opening(study: Study, folder: Path, slots: int, statuses: Mapping[str, RunSt
     states = [status.state for status in statuses.values()]
     kept = f", {states.count('finished')} finished already" if "finished" in states else ""
     begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
-    total = f"{len(states)} of {len(study.runs)}" if len(states) < len(study.runs) else f"{len(states)}"
+    total = (
+        f"{len(states)} of {len(study.runs)}" if len(states) < len(study.runs) else f"{len(states)}"
+    )
     return f"study {study.name}: {total} runs{kept}{begun}, {slots} at a time, in {folder}"
 
 
 def ending(
-    finished: Sequence[str], failed: Mapping[str, str], attempts: Mapping[str, int], seconds: float, folder: Path
+    finished: Sequence[str],
+    failed: Mapping[str, str],
+    attempts: Mapping[str, int],
+    seconds: float,
+    folder: Path,
 ) -> str:
     """Return the lines a study ends with: how many runs there are, and the errors of those that failed."""
     total = len(finished) + len(failed)
@@ -66,7 +86,11 @@ def ending(
         tries = f"{attempts[name]} attempt{'s' if attempts[name] > 1 else ''}"
         lines.append(f"failed after {tries}: {name}: {error}")
     if failed:
-        lines.append("The same command tries the failed ones again; their output is in " + str(folder / "logs") + ".")
+        lines.append(
+            "The same command tries the failed ones again; their output is in "
+            + str(folder / "logs")
+            + "."
+        )
     elif not failed:
         lines.append(f"next: cspo report {folder}")
     return "\n".join(lines)
@@ -103,7 +127,9 @@ class PlainView:
         """See `make_view`."""
         self.stream, self.slots = stream, 1
 
-    def start(self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]) -> None:
+    def start(
+        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
+    ) -> None:
         """See `View`."""
         self.slots = slots
         self.say(opening(study, folder, slots, statuses))
@@ -140,9 +166,13 @@ class LiveView:
 
         self.slots = 1
         self.console = Console(file=stream, highlight=False)
-        self.live = Live(console=self.console, auto_refresh=False, transient=True, redirect_stderr=False)
+        self.live = Live(
+            console=self.console, auto_refresh=False, transient=True, redirect_stderr=False
+        )
 
-    def start(self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]) -> None:
+    def start(
+        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
+    ) -> None:
         """See `View`."""
         self.slots = slots
         self.console.print(opening(study, folder, slots, statuses), markup=False)
@@ -208,7 +238,9 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
 def count(statuses: Sequence[RunStatus], slots: int, shown: int) -> str:
     """Return the line under the table: how many runs are in which state, and the time left of them all."""
     states = [status.state for status in statuses]
-    parts = [f"{states.count(state)} {state}" for state in ("finished", *ORDER[:-1]) if state in states]
+    parts = [
+        f"{states.count(state)} {state}" for state in ("finished", *ORDER[:-1]) if state in states
+    ]
     left = seconds_left(statuses, slots)
     time_left = f"; {duration(left)} left in all" if left > 0 else ""
     hidden = f"; {len(states) - shown} not shown" if shown < len(states) else ""

@@ -14,7 +14,9 @@ from cspo.types import FloatArray
 
 METHODS = ("primal-dual", "CSPO")
 EPSILON = 1e-8  # keeps w finite where g is flat
-TOLERANCE = 1e-3  # g above this counts as a violation: both methods approach g = 0, from either side
+TOLERANCE = (
+    1e-3  # g above this counts as a violation: both methods approach g = 0, from either side
+)
 
 
 def primal_dual_step(
@@ -27,7 +29,12 @@ def primal_dual_step(
 
 
 def cspo_step(
-    problem: Problem, theta: FloatArray, lam: float, step_theta: float, step_lambda: float, alpha: float
+    problem: Problem,
+    theta: FloatArray,
+    lam: float,
+    step_theta: float,
+    step_lambda: float,
+    alpha: float,
 ) -> tuple[FloatArray, float]:
     """Descend on L_k = f + (alpha / 2) w_k [g]_+^2 + lam g with w_k = 1 / |grad g(theta_k)|^2, ascend on lam."""
     g, gradient_g = float(problem.g(theta)), problem.gradient_g(theta)
@@ -90,16 +97,27 @@ def format_table(trajectories: Sequence[Trajectory], problem: Problem) -> str:
     rows: list[tuple[str, list[str]]] = [
         ("iterations above the limit", [str(sum(path.violations)) for path in trajectories]),
         ("violations", [str(len(path.violations)) for path in trajectories]),
-        ("longest violation, iterations", [str(max(path.violations, default=0)) for path in trajectories]),
+        (
+            "longest violation, iterations",
+            [str(max(path.violations, default=0)) for path in trajectories],
+        ),
         ("time to safety from the start", [_first(path) for path in trajectories]),
         ("largest violation after that", [_largest_after(path) for path in trajectories]),
         ("deepest overshoot (least g)", [f"{path.g.min():.3f}" for path in trajectories]),
-        ("distance to the optimum, at the end", [f"{_distance(path, best):.2g}" for path in trajectories]),
-        (f"multiplier at the end (optimum {multiplier:.4f})", [f"{path.lam[-1]:.4f}" for path in trajectories]),
+        (
+            "distance to the optimum, at the end",
+            [f"{_distance(path, best):.2g}" for path in trajectories],
+        ),
+        (
+            f"multiplier at the end (optimum {multiplier:.4f})",
+            [f"{path.lam[-1]:.4f}" for path in trajectories],
+        ),
     ]
     width = max(len(label) for label, _ in rows)
     lines = [" " * width + "".join(f"{path.name:>14}" for path in trajectories)]
-    lines += [f"{label:<{width}}" + "".join(f"{value:>14}" for value in values) for label, values in rows]
+    lines += [
+        f"{label:<{width}}" + "".join(f"{value:>14}" for value in values) for label, values in rows
+    ]
     return "\n".join(lines)
 
 
@@ -108,7 +126,11 @@ def _first(path: Trajectory) -> str:
 
 
 def _largest_after(path: Trajectory) -> str:
-    return "-" if path.first_safe is None else f"{max(0.0, float(path.g[path.first_safe :].max())):.3f}"
+    return (
+        "-"
+        if path.first_safe is None
+        else f"{max(0.0, float(path.g[path.first_safe :].max())):.3f}"
+    )
 
 
 def _distance(path: Trajectory, best: FloatArray) -> float:

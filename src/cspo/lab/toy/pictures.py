@@ -1,6 +1,7 @@
 """The figure and the animation: trajectories over level sets, g and lambda over iterations.
 
-Nothing in the files depends on when or where they are written: the same settings give the same bytes.
+Nothing in the files depends on when or where they are written: the same settings give the same
+bytes.
 """
 
 from __future__ import annotations
@@ -25,14 +26,19 @@ FRAMES, SECONDS = 60, 8.0  # of the animation
 HOLD = 2.0  # seconds the last frame stays
 
 
-def draw_pictures(problem: Problem, paths: Sequence[Trajectory], out: Path, *, gif: bool = True) -> list[Path]:
+def draw_pictures(
+    problem: Problem, paths: Sequence[Trajectory], out: Path, *, gif: bool = True
+) -> list[Path]:
     """Write toy.png, toy.svg and toy.gif into `out` and return their paths."""
     import matplotlib
 
     # The salt makes the names inside an SVG the same every time.
     with matplotlib.rc_context({"svg.hashsalt": "cspo", "svg.fonttype": "path"}):
         figure, lines = _figure(problem, paths)
-        contents = {"toy.png": _rendered(figure, "png", dpi=130), "toy.svg": _rendered(figure, "svg")}
+        contents = {
+            "toy.png": _rendered(figure, "png", dpi=130),
+            "toy.svg": _rendered(figure, "svg"),
+        }
         if gif:
             contents["toy.gif"] = _animation(figure, lines, paths)
     try:
@@ -44,7 +50,9 @@ def draw_pictures(problem: Problem, paths: Sequence[Trajectory], out: Path, *, g
     return [out / name for name in contents]
 
 
-def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[tuple[Any, Any, Any, Any]]]:
+def _figure(
+    problem: Problem, paths: Sequence[Trajectory]
+) -> tuple[Any, list[tuple[Any, Any, Any, Any]]]:
     """Return the figure, and for each path its lines: in the plane, its end there, g and lambda."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -58,9 +66,16 @@ def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[tu
     _draw_problem(plane, problem, paths)
     above.axhline(0.0, color=BOUNDARY, linewidth=1.2)
     above.set_ylabel(r"$g(\theta_k)$")
-    # The first violation is far larger than those after it: a root scale shows both, and keeps the sign.
+    # The first violation is far larger than those after it: a root scale shows both, and keeps the
+    # sign.
     above.set_yscale("function", functions=(_signed_root, _signed_square))
-    below.axhline(problem.optimum()[1], color="#444444", linewidth=1.0, linestyle=":", label=r"$\lambda^\star$")
+    below.axhline(
+        problem.optimum()[1],
+        color="#444444",
+        linewidth=1.0,
+        linestyle=":",
+        label=r"$\lambda^\star$",
+    )
     below.set_ylabel(r"$\lambda_k$")
     below.set_xlabel("iteration k")
     lines = []
@@ -76,7 +91,13 @@ def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[tu
         panel.spines[["top", "right"]].set_visible(False)
     above.tick_params(labelbottom=False)
     below.legend(frameon=False)
-    figure.legend(*plane.get_legend_handles_labels(), loc="outside lower center", ncols=7, frameon=False, fontsize=9)
+    figure.legend(
+        *plane.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=7,
+        frameon=False,
+        fontsize=9,
+    )
     figure.canvas.draw()
     figure.set_layout_engine("none")  # laid out once: frames of the animation must not move
     return figure, lines
@@ -93,10 +114,20 @@ def _draw_problem(plane: Any, problem: Problem, paths: Sequence[Trajectory]) -> 
     plane.contourf(x, y, g, levels=[0.0, max(float(g.max()), 1.0)], colors=[INFEASIBLE])
     plane.contour(x, y, f, levels=12, colors=LEVELS, linewidths=0.8, linestyles="dashed")
     outside = [level for level in (1.0, 3.0, 7.0, 15.0) if level < g.max()]
-    plane.contour(x, y, g, levels=[-0.9, -0.5, *outside], colors=BOUNDARY, linewidths=0.7, linestyles="dotted")
+    plane.contour(
+        x, y, g, levels=[-0.9, -0.5, *outside], colors=BOUNDARY, linewidths=0.7, linestyles="dotted"
+    )
     plane.contour(x, y, g, levels=[0.0], colors=BOUNDARY, linewidths=2.0)
     plane.plot(*paths[0].theta[0], "s", color="black", markersize=6, label="start", zorder=5)
-    plane.plot(*best, "*", color="#e0a800", markeredgecolor="black", markersize=13, label="optimum", zorder=5)
+    plane.plot(
+        *best,
+        "*",
+        color="#e0a800",
+        markeredgecolor="black",
+        markersize=13,
+        label="optimum",
+        zorder=5,
+    )
     plane.plot([], [], "--", color=LEVELS, label=r"level sets of $f$")
     plane.plot([], [], ":", color=BOUNDARY, label=r"level sets of $g$")
     plane.plot([], [], color=BOUNDARY, linewidth=2.0, label=r"$g(\theta) = 0$; shaded: infeasible")
@@ -115,11 +146,15 @@ def _signed_square(values: Any) -> Any:
 
 def _rendered(figure: Any, kind: str, **options: Any) -> bytes:
     content = io.BytesIO()
-    figure.savefig(content, format=kind, metadata={"Date" if kind == "svg" else "Software": None}, **options)
+    figure.savefig(
+        content, format=kind, metadata={"Date" if kind == "svg" else "Software": None}, **options
+    )
     return content.getvalue()
 
 
-def _animation(figure: Any, lines: list[tuple[Any, Any, Any, Any]], paths: Sequence[Trajectory]) -> bytes:
+def _animation(
+    figure: Any, lines: list[tuple[Any, Any, Any, Any]], paths: Sequence[Trajectory]
+) -> bytes:
     """Return a GIF of the trajectories growing; early iterations, where most happens, get more frames."""
     from PIL import Image
 
@@ -145,10 +180,19 @@ def _animation(figure: Any, lines: list[tuple[Any, Any, Any, Any]], paths: Seque
         for line in growing:
             line.axes.draw_artist(line)
         pictures.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all frames, from the last, which shows every colour; coverage keeps those of small marks.
+    # One palette for all frames, from the last, which shows every colour; coverage keeps those of
+    # small marks.
     palette = pictures[-1].quantize(128, method=Image.Quantize.MAXCOVERAGE)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     durations = [round(1000 * SECONDS / len(frames))] * (len(frames) - 1) + [round(1000 * HOLD)]
     content = io.BytesIO()
-    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=True)
+    frames[0].save(
+        content,
+        "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=durations,
+        loop=0,
+        optimize=True,
+    )
     return content.getvalue()

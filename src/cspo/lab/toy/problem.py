@@ -48,7 +48,8 @@ class Problem:
     def optimum(self) -> tuple[FloatArray, float]:
         """Return the best feasible point (2,) and its multiplier.
 
-        The target is outside, so the best point is on the boundary (2 cos t, sin t), in the target's quadrant.
+        The target is outside, so the best point is on the boundary (2 cos t, sin t), in the
+        target's quadrant.
         """
         from scipy.optimize import minimize_scalar
 
