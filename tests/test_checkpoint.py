@@ -12,7 +12,7 @@ from run_helpers import SMALL, TASK
 
 import cspo
 from cspo.errors import CspoError
-from cspo.runs import checkpoint
+from cspo.runs import checkpoint, files
 from cspo.runs.checkpoint import DamagedCheckpoint
 
 STATE = {
@@ -104,16 +104,18 @@ def test_foreign_and_unreadable_files(tmp_path: Path) -> None:
     assert checkpoint.load_newest(tmp_path / "nowhere") == (None, [])
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file.txt"
-    checkpoint.write_text(path, "old")
+    files.write_text(path, "old")
 
-    def fail(target: Path) -> None:
-        target.write_text("half")
+    def fail(descriptor: int) -> None:
         raise OSError("disk full")
 
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.write_atomically(path, fail)
+        files.write_text(path, "new")
     assert path.read_text() == "old"
-    checkpoint.remove_partial_files(tmp_path)
+    files.remove_partial_files(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["file.txt"]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import safetensors.numpy
 import torch
 
 from cspo.errors import CspoError
+from cspo.runs.files import write_bytes
 
 FORMAT = "cspo-checkpoint-1"
 SUFFIX = ".safetensors"
@@ -27,20 +26,6 @@ SUFFIX = ".safetensors"
 
 class DamagedCheckpoint(CspoError):
     """A checkpoint that cannot be trusted."""
-
-
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to disk and rename it into place."""
-    temporary = path.with_name(f".{path.name}.partial")
-    write(temporary)
-    with open(temporary, "rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path:
@@ -51,8 +36,7 @@ def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path
     metadata = {"format": FORMAT, "state": text, "digest": _digest(arrays, text)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"epoch-{epoch:06d}{SUFFIX}"
-    content = safetensors.numpy.save(arrays, metadata)
-    write_atomically(path, lambda target: target.write_bytes(content))
+    write_bytes(path, safetensors.numpy.save(arrays, metadata))
     for old in list_checkpoints(folder)[:-keep]:
         old.unlink()
     return path
@@ -101,12 +85,6 @@ def load_newest(folder: Path, rows: int | None = None) -> tuple[dict[str, Any] |
             f"No checkpoint in {folder} can be read: the run cannot continue, start it again."
         )
     return later, notes
-
-
-def remove_partial_files(folder: Path) -> None:
-    """Remove what a process that was killed while writing left behind; it was never part of the run."""
-    for path in folder.glob(".*.partial"):
-        path.unlink(missing_ok=True)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

@@ -17,6 +17,7 @@ from cspo.envs import BatchEnv, make_batch
 from cspo.errors import CspoError
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
+from cspo.runs.files import remove_partial_files, try_lock, write_text
 from cspo.runs.progress import ProgressFile
 from cspo.runs.tensorboard import EventWriter
 from cspo.types import EpochReport, FloatArray
@@ -89,8 +90,8 @@ class RunFolder:
     def _recover(self) -> dict[str, Any] | None:
         """Return the newest state that fits progress.csv, and bring the files back to that epoch."""
         folder = self.path / "checkpoints"
-        checkpoint.remove_partial_files(self.path)
-        checkpoint.remove_partial_files(folder)
+        remove_partial_files(self.path)
+        remove_partial_files(folder)
         rows = self._progress.complete_rows()
         state, self.notes = checkpoint.load_newest(folder, rows)
         if state is None and rows > self.config.checkpoint_every:
@@ -141,7 +142,7 @@ def _explained(path: Path) -> Iterator[None]:
 def write_config(path: Path, config: TrainConfig) -> None:
     """Write the settings of a run into its folder."""
     data = {"cspo_version": __version__, **to_dict(config)}
-    checkpoint.write_text(path / "config.toml", tomli_w.dumps(data))
+    write_text(path / "config.toml", tomli_w.dumps(data))
 
 
 def holds_run(path: Path) -> bool:
@@ -281,15 +282,7 @@ def hold(path: Path) -> IO[str]:
     """Hold the folder for this process; released when the process ends, however it ends."""
     with _explained(path):
         file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock, the folder is simply not protected
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not try_lock(file):
         file.close()
-        raise RunInUse(
-            f"Another process is training in {path}. Wait for it, or stop it first."
-        ) from error
+        raise RunInUse(f"Another process is training in {path}. Wait for it, or stop it first.")
     return file

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from cspo.runs.files import write_text
 from cspo.types import EpochReport, per_constraint
 
 
@@ -58,10 +59,6 @@ class ProgressFile:
 
     def rewind(self, epochs: int) -> list[str]:
         """Keep the rows of the first `epochs` epochs; returns a sentence if some are missing."""
-        from cspo.runs.checkpoint import (
-            write_text,  # brings torch, which reading a progress.csv does not need
-        )
-
         header, rows = self._read()
         kept = rows[:epochs]
         write_text(self.path, "".join(line + "\n" for line in header + kept))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cspo import __version__
 from cspo.config import TrainConfig, to_dict
-from cspo.runs.checkpoint import write_text
+from cspo.runs.files import write_text
 from cspo.runs.plain import without_nan
 from cspo.runs.progress import constraint_columns, read_progress
 from cspo.types import cost_labels

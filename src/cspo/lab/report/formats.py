@@ -38,7 +38,7 @@ class Table:
 
 def write_table(table: Table, folder: Path) -> list[Path]:
     """Write NAME.csv, NAME.md and NAME.tex, and return their paths."""
-    from cspo.runs.checkpoint import write_text
+    from cspo.runs.files import write_text
 
     paths = []
     for ending, text in (

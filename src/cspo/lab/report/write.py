@@ -30,7 +30,7 @@ def write_results(results: Results, out: Path) -> list[Path]:
     from cspo.lab.report.formats import write_table
     from cspo.lab.report.page import FIGURES, TABLES, make_page
     from cspo.lab.report.tables import all_tables
-    from cspo.runs.checkpoint import write_atomically, write_text
+    from cspo.runs.files import write_bytes, write_text
 
     _refuse_mixed_limits(results)
     tables = all_tables(results)
@@ -44,9 +44,7 @@ def write_results(results: Results, out: Path) -> list[Path]:
             for kind in ("svg", "png"):
                 content = render(figure, kind)
                 files.append(out / FIGURES / f"{name}.{kind}")
-                write_atomically(
-                    files[-1], lambda target, content=content: target.write_bytes(content)
-                )  # type: ignore[misc]
+                write_bytes(files[-1], content)
         write_text(out / "index.html", make_page(results, tables, captions))
     except OSError as fault:
         raise CspoError(

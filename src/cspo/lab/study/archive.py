@@ -12,7 +12,7 @@ from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.repair import difference, is_finished
 from cspo.lab.study.state import StudyFolder
-from cspo.runs.checkpoint import write_atomically, write_text
+from cspo.runs.files import write_bytes, write_text
 
 COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
 EPOCHS = "progress.csv.gz"
@@ -89,7 +89,7 @@ def _bring_back(run: Path, target: Path) -> None:
     texts = {name: (run / name).read_text(encoding="utf-8") for name in COPIED}
     epochs = gzip.decompress((run / EPOCHS).read_bytes())
     target.mkdir(parents=True)
-    write_atomically(target / "progress.csv", lambda file: file.write_bytes(epochs))
+    write_bytes(target / "progress.csv", epochs)
     for name, text in texts.items():  # summary.json last: with it the run is finished
         write_text(target / name, text)
 
@@ -99,7 +99,7 @@ def _keep(run: Path, target: Path) -> None:
     epochs = gzip.compress(
         (run / "progress.csv").read_bytes(), mtime=0
     )  # without the time, equal runs are equal bytes
-    write_atomically(target / EPOCHS, lambda file: file.write_bytes(epochs))
+    write_bytes(target / EPOCHS, epochs)
     for name in COPIED:
         write_text(target / name, (run / name).read_text(encoding="utf-8"))
 

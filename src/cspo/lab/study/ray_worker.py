@@ -26,7 +26,8 @@ from typing import Any
 
 from cspo.errors import CspoError
 from cspo.lab.study.storage import Storage, StoredRun, Superseded
-from cspo.runs.checkpoint import list_checkpoints, write_text
+from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.files import write_text
 from cspo.runs.folder import RunInUse, hold
 
 WATCH = 1.0  # seconds between two looks at the owner, the raylet and new checkpoints

@@ -22,8 +22,8 @@ from cspo.runs.checkpoint import (
     list_checkpoints,
     load,
     load_newest,
-    remove_partial_files,
 )
+from cspo.runs.files import remove_partial_files
 from cspo.runs.folder import RunInUse, hold, write_config
 from cspo.runs.progress import ProgressFile
 

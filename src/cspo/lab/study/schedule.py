@@ -16,7 +16,7 @@ from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
 from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
 from cspo.lab.study.view import View, ending
-from cspo.runs.checkpoint import write_text
+from cspo.runs.files import write_text
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
 

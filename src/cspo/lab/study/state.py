@@ -11,13 +11,13 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from cspo.errors import CspoError
 from cspo.lab.metrics.series import progress_file
 from cspo.lab.study.grid import RunSpec, Study, read_study
 from cspo.lab.study.repair import difference, is_finished
-from cspo.runs.checkpoint import write_text
+from cspo.runs.files import try_lock, write_text
 from cspo.runs.progress import constraint_columns
 
 State = Literal["waiting", "stopped", "running", "finished", "failed"]
@@ -99,7 +99,7 @@ class StudyFolder:
         deadline = (
             time.monotonic() + 1.0
         )  # somebody may be looking at the lock just now, see `is_running`
-        while not _flock(file, exclusive=True):
+        while not try_lock(file):
             if time.monotonic() > deadline:
                 file.close()
                 raise CspoError(
@@ -116,7 +116,7 @@ class StudyFolder:
         """Whether a process is running the study."""
         try:
             with open(self.path / ".lock") as file:
-                return not _flock(file, exclusive=False)
+                return not try_lock(file, exclusive=False)
         except OSError:
             return False
 
@@ -173,19 +173,6 @@ def _check_same(before: Study, study: Study, path: Path) -> None:
                 f"{path} has the run {spec.id}, which this study has not: runs can be added to a study, but not taken "
                 "away. Choose another --out."
             )
-
-
-def _flock(file: IO[str], *, exclusive: bool) -> bool:
-    """Lock a file if it is free; it is free again when it is closed or the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: no lock, the folder is simply not protected
-        return True
-    try:
-        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _json(path: Path, otherwise: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from cspo.errors import CspoError
 from cspo.lab.toy.methods import Trajectory
 from cspo.lab.toy.problem import Problem
-from cspo.runs.checkpoint import write_atomically
+from cspo.runs.files import write_bytes
 
 COLOURS = {"primal-dual": "#c2571a", "CSPO": "#1f5fa8"}
 BOUNDARY, INFEASIBLE, LEVELS = "#7b3fa3", "#f3e3ea", "#8a8a8a"
@@ -44,7 +43,7 @@ def draw_pictures(
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
-            write_atomically(out / name, partial(Path.write_bytes, data=content))
+            write_bytes(out / name, content)
     except OSError as error:
         raise CspoError(f"Cannot write to {out}: {error.strerror or error}.") from error
     return [out / name for name in contents]
