@@ -1,9 +1,9 @@
-"""One epoch's update, three 64x64 networks, 10 passes of 512 over 20 000 samples: plain PyTorch against ours.
+"""One epoch's update: plain PyTorch against ours.
 
     python benchmarks/update.py [--json]
 
-Same sizes, same loss (PPO's), no KL stop. Rounds alternate in one process, the ratio is that of
-medians.
+Three 64x64 networks, 10 passes of 512 over 20 000 samples. Same sizes, same loss (PPO's), no KL
+stop. Rounds alternate in one process, the ratio is that of medians.
 """
 
 from __future__ import annotations
@@ -17,47 +17,63 @@ import numpy as np
 import torch
 from torch import nn
 
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.surrogates import clipped_reward
 from cspo.arithmetic import single_threaded_math
-from cspo.optim.minibatch import Learner
-from cspo.optim.objective import AutogradObjective, SurrogateObjective
+from cspo.optim.autograd import AutogradObjective
+from cspo.optim.minibatch import MinibatchLearner
+from cspo.optim.settings import UpdateSettings
 from cspo.policy.networks import parameter_count
-from cspo.policy.policy import Normaliser, Policy
-from cspo.types import Batch
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
+from cspo.types import Array, Batch
 
 SAMPLES, OBSERVATION, ACTIONS = 20_000, 17, 6
+
+
+def make_policy() -> Policy:
+    return Policy(OBSERVATION, ACTIONS, 1, PolicySettings(), np.random.default_rng(0))
 
 
 def make_batch(policy: Policy) -> Batch:
     rng = np.random.default_rng(0)
 
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
+    def normal(*shape: int) -> Array:
+        return rng.standard_normal(shape).astype(np.float32)
 
     observation = normal(SAMPLES, OBSERVATION)
     mean = policy.actor.mlp.predict(observation)[0]
     noise = normal(SAMPLES, ACTIONS)
-    log_prob = -0.5 * noise.square().sum(1) - ACTIONS * 0.9189385
+    action = mean + noise  # a standard deviation of one
     return Batch(
-        observation, mean + noise, mean, policy.actor.log_std.clone(), log_prob, normal(SAMPLES), normal(SAMPLES, 1),
-        normal(2, SAMPLES), np.ones(1, dtype=bool), np.zeros(1),
-    )  # fmt: skip
+        observation=observation,
+        action=action,
+        mean=mean,
+        log_std=policy.actor.log_std.copy(),
+        log_prob=policy.actor.log_prob(action, mean),
+        adv_r=normal(SAMPLES),
+        adv_c=normal(SAMPLES, 1),
+        value_target=normal(2, SAMPLES),
+        any_cost=np.ones(1, dtype=bool),
+        epoch_cost=np.zeros(1),
+    )
 
 
 def ours(threads: int, autograd: bool = False) -> float:
-    policy = Policy(OBSERVATION, ACTIONS, 1, Normaliser(OBSERVATION), np.random.default_rng(0))
+    policy = make_policy()
     batch = make_batch(policy)
-    learner = Learner(policy, np.random.default_rng(0), target_kl=np.inf, threads=threads)
-    objective = SurrogateObjective([clipped_reward(batch.adv_r)], 0.2, lambda L_R: (-1.0,))
+    settings = UpdateSettings(target_kl=np.inf)
+    learner = MinibatchLearner(policy, settings, np.random.default_rng(0), threads)
+    loss: Loss | AutogradObjective = Loss(lambda L_R: -L_R, clipped_reward(batch.adv_r), clip=0.2)
     if autograd:
-        objective = AutogradObjective(
+        loss = AutogradObjective(
             lambda new, mb: (
                 -torch.min(new.ratio * mb["A"], new.ratio.clamp(0.8, 1.2) * mb["A"]).mean()
             ),
             {"A": batch.adv_r},
         )
     started = perf_counter()
-    learner.fit(batch, objective)
+    learner.fit(batch, loss)
     return perf_counter() - started
 
 
@@ -73,36 +89,39 @@ def plain_pytorch() -> float:
         return nn.Sequential(*layers)
 
     actor, critics, log_std = mlp(ACTIONS), [mlp(1), mlp(1)], nn.Parameter(torch.zeros(ACTIONS))
-    policy = Policy(OBSERVATION, ACTIONS, 1, Normaliser(OBSERVATION), np.random.default_rng(0))
-    batch = make_batch(policy)
+    batch = make_batch(make_policy())
+    observation, action, log_prob_old, A_r, target = (
+        torch.from_numpy(array)
+        for array in (
+            batch.observation, batch.action, batch.log_prob, batch.adv_r, batch.value_target,
+        )
+    )  # fmt: skip
     parameters = [*actor.parameters(), log_std]
     actor_optimiser = torch.optim.Adam(parameters, 3e-4)
     critic_optimisers = [torch.optim.Adam(critic.parameters(), 3e-4) for critic in critics]
     started = perf_counter()
     for _ in range(10):
         for index in torch.randperm(SAMPLES).split(512):
-            x = batch.observation[index]
+            x = observation[index]
             for k, critic in enumerate(critics):
-                loss = (critic(x)[:, 0] - batch.value_target[k][index]).square().mean()
+                loss = (critic(x)[:, 0] - target[k][index]).square().mean()
                 loss = loss + 0.001 * sum(p.square().sum() for p in critic.parameters())
                 critic_optimisers[k].zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(critic.parameters(), 40.0)
                 critic_optimisers[k].step()
             log_prob = (
-                torch.distributions.Normal(actor(x), log_std.exp())
-                .log_prob(batch.action[index])
-                .sum(1)
+                torch.distributions.Normal(actor(x), log_std.exp()).log_prob(action[index]).sum(1)
             )
-            ratio = (log_prob - batch.log_prob[index]).exp()
-            A = batch.adv_r[index]
+            ratio = (log_prob - log_prob_old[index]).exp()
+            A = A_r[index]
             loss = -torch.min(ratio * A, ratio.clamp(0.8, 1.2) * A).mean()
             actor_optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(parameters, 40.0)
             actor_optimiser.step()
         with torch.no_grad():
-            actor(batch.observation)
+            actor(observation)
     return perf_counter() - started
 
 

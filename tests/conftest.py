@@ -11,8 +11,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from cspo.optim.minibatch import FitResult, Learner
-from cspo.policy.policy import Normaliser, Policy, gaussian_log_prob
+from cspo.algorithms.learner import FitResult
+from cspo.optim.minibatch import MinibatchLearner
+from cspo.optim.settings import UpdateSettings
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
 from cspo.types import Batch
 
 Array = NDArray[np.float64]
@@ -62,15 +65,15 @@ def central_differences(function: Any, point: Array, step: float = 1e-5) -> Arra
     return gradient
 
 
-def float64(tensor: torch.Tensor) -> Array:
-    """Copy a tensor to a float64 array."""
-    return np.array(tensor.detach().numpy(), dtype=np.float64)
+def float64(values: Any) -> Array:
+    """Copy an array or a tensor to a float64 array."""
+    plain = values.detach().numpy() if isinstance(values, torch.Tensor) else values
+    return np.array(plain, dtype=np.float64)
 
 
 def relative_error(value: Any, reference: Array) -> float:
     """Return |value - reference| / |reference| in the Euclidean norm."""
-    array = float64(value) if isinstance(value, torch.Tensor) else np.asarray(value)
-    return float(np.linalg.norm(array - reference) / np.linalg.norm(reference))
+    return float(np.linalg.norm(float64(value) - reference) / np.linalg.norm(reference))
 
 
 def small_policy(
@@ -82,8 +85,16 @@ def small_policy(
     log_std: float = -0.3,
 ) -> Policy:
     """Return a policy of a few dozen parameters."""
-    rng = np.random.default_rng(seed)
-    return Policy(observation, action, costs, Normaliser(observation), rng, hidden, log_std)
+    settings = PolicySettings(hidden_sizes=tuple(hidden), log_std_init=log_std)
+    return Policy(observation, action, costs, settings, np.random.default_rng(seed))
+
+
+def make_learner(
+    policy: Policy, rng: Any = None, threads: int = 1, **settings: Any
+) -> MinibatchLearner:
+    """Return a learner of a policy; settings are those of `UpdateSettings`."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    return MinibatchLearner(policy, UpdateSettings(**settings), rng, threads)
 
 
 def random_batch(
@@ -93,20 +104,20 @@ def random_batch(
     rng = np.random.default_rng(seed)
     actor = policy.actor
 
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.from_numpy(rng.standard_normal(shape).astype(np.float32))
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return rng.standard_normal(shape).astype(np.float32)
 
     observation = normal(samples, actor.mlp.sizes[0])
-    mean, log_std = actor.mlp.predict(observation)[0], actor.log_std.clone()
-    action = mean + normal(*mean.shape) * log_std.exp()
-    A_r, A_c = normal(samples), normal(samples, costs) * 1.7
+    mean, log_std = actor.mlp.predict(observation)[0], actor.log_std.copy()
+    action = mean + normal(*mean.shape) * np.exp(log_std)
+    A_r, A_c = normal(samples), normal(samples, costs) * np.float32(1.7)
     values: dict[str, Any] = {
         "observation": observation,
         "action": action,
         "mean": mean,
         "log_std": log_std,
-        "log_prob": gaussian_log_prob((action - mean) / log_std.exp(), log_std),
-        "adv_r": (A_r - A_r.mean()) / A_r.std(correction=0),
+        "log_prob": actor.log_prob(action, mean),
+        "adv_r": (A_r - A_r.mean()) / (A_r.std() or 1.0),
         "adv_c": A_c - A_c.mean(0),
         "value_target": normal(1 + costs, samples),
         "any_cost": np.ones(costs, dtype=bool),
@@ -119,7 +130,7 @@ def perturb(policy: Policy, size: float, seed: int = 2) -> None:
     """Move the actor away from the policy that collected the data."""
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal(policy.actor.parameters.shape).astype(np.float32)
-    policy.actor.parameters.add_(torch.from_numpy(size * noise))
+    policy.actor.parameters += size * noise
 
 
 class _GivenRows:
@@ -138,40 +149,42 @@ class _Capture:
     lr, count = 0.0, 0
     gradient: Array
 
-    def step(self, gradient: torch.Tensor, **options: Any) -> None:
+    def step(self, gradient: Any, **options: Any) -> None:
         self.gradient = float64(gradient)
 
 
-class RecordingLearner(Learner):
+class RecordingLearner(MinibatchLearner):
     """The real minibatch loop, with one minibatch per pass and an actor that stays where it is."""
 
     def __init__(self, policy: Policy, samples: int) -> None:
         self.given, self.capture = _GivenRows(), _Capture()
-        super().__init__(policy, self.given, passes=1, minibatch_size=samples, target_kl=1e9)  # type: ignore[arg-type]
+        settings = UpdateSettings(passes=1, minibatch_size=samples, target_kl=1e9)
+        super().__init__(policy, settings, self.given)  # type: ignore[arg-type]
         self.actor_optimiser = self.capture  # type: ignore[assignment]
 
-    def fit(self, batch: Batch, objective: Any) -> FitResult:
-        self.batch, self.objective = batch, objective
-        return super().fit(batch, objective)
+    def fit(self, batch: Batch, loss: Any) -> FitResult:
+        self.batch, self.loss = batch, loss
+        return super().fit(batch, loss)
 
     def gradient(self, rows: Sequence[int] | range | None = None) -> Array:
-        """Return the gradient of the recorded loss at the actor's present parameters, on some of the rows."""
+        """Return the gradient of the recorded loss, on some of the rows, where the actor is now."""
         self.given.rows = None if rows is None else np.array(rows)
-        super().fit(self.batch, self.objective)
+        super().fit(self.batch, self.loss)
         return self.capture.gradient
 
     def surrogates(self, rows: Sequence[int] | range | None = None) -> list[Any]:
         """Return the values of the surrogates that the recorded loss is made of."""
         seen: list[Any] = []
-        original = self.objective.slopes
+        original = self.loss.observe
 
-        def spy(*values: Any) -> Any:
+        def spy(*values: Any) -> None:
             seen.extend(np.copy(value) for value in values)
-            return original(*values)
+            if original is not None:
+                original(*values)
 
-        self.objective.slopes = spy
+        self.loss.observe = spy
         try:
             self.gradient(rows)
         finally:
-            self.objective.slopes = original
+            self.loss.observe = original
         return seen

@@ -14,7 +14,7 @@ from run_helpers import SMALL, TASK, as_flags, start
 import cspo
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.cli import main
-from cspo.commands.train import _explanations
+from cspo.settings import explanations
 
 HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy")
 FAST = as_flags({**SMALL, "total_steps": 800})
@@ -98,7 +98,7 @@ def test_without_arguments_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_setting_of_every_algorithm_is_explained() -> None:
     for name in algorithm_names():
-        explained = _explanations(get_algorithm(name).Config)
+        explained = explanations(get_algorithm(name).Config)
         assert all(explained.values()), (name, explained)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from cspo.commands.train import GROUPS, read_arguments
-from cspo.config import TrainConfig, from_dict, make_config, parse_text, preset, to_dict
-from cspo.errors import CspoError
+from cspo.commands.options import option_names
+from cspo.commands.train import options_class, read_arguments
+from cspo.config import TrainConfig, from_dict, general_fields, make_config, preset, to_dict
+from cspo.errors import CspoError, flag
 from cspo.runs.folder import RunFolder, load_config
+from cspo.settings import explanations, parse_text
 
 TASK = "SafetyHopperVelocity-v1"
 CHANGES: dict[str, Any] = {
@@ -93,12 +94,19 @@ def test_settings_survive_a_run_folder(tmp_path: Path) -> None:
 
 
 def test_every_setting_has_a_flag_and_an_explanation() -> None:
-    from cspo.commands.train import _explanations
+    flags = option_names(options_class("ppo"))
+    for group, item in general_fields():
+        owner = TrainConfig if group is None else type(getattr(make_config(TASK), group))
+        assert explanations(owner)[item.name], item.name
+        assert item.name == "task" or flag(item.name) in flags
 
-    grouped = {name for _, names in GROUPS.values() for name in names}
-    others = {"task", "algo", "plugin", "cost_limit", "algorithm"}
-    assert grouped | others == {item.name for item in dataclasses.fields(TrainConfig)}
-    assert all(_explanations(TrainConfig).values())
+
+def test_settings_of_a_group_are_read_from_the_config_too() -> None:
+    config = make_config(TASK, gamma=0.9, passes=3)
+    assert (config.gamma, config.advantages.gamma, config.passes) == (0.9, 0.9, 3)
+    assert config.epochs == config.run.epochs == 500
+    with pytest.raises(AttributeError, match="no setting 'gama'"):
+        _ = config.gama
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from conftest import (
     Array,
     RecordingLearner,
@@ -84,7 +83,7 @@ def reward(flat: Array, learner: RecordingLearner, batch: Batch) -> float:
 def test_penalty_and_its_gradient_vanish_where_the_surrogate_is_feasible(
     seed: int, form: Any, divide: bool
 ) -> None:
-    """With g(theta) <= 0 the gradient is that of the Lagrangian, to the last bit: KKT points are unchanged."""
+    """With g(theta) <= 0 the gradient is the Lagrangian's, to the last bit: the same KKT points."""
     # Just inside the limit at theta_k (by more than the rounding error of L_C), and further in
     # around it.
     for J_c, away in ((D[0] - 1e-3, 0.0), (D[0] - 20.0, 0.02), (D[0] - 20.0, 0.1)):
@@ -99,7 +98,7 @@ def test_penalty_and_its_gradient_vanish_where_the_surrogate_is_feasible(
 
 
 def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_again() -> None:
-    """J_c > d at theta_k, but g(theta) <= 0 after a step down the cost: only the Lagrangian is left."""
+    """J_c > d at theta_k, but g <= 0 after a step down the cost: only the Lagrangian is left."""
     results = []
     for alpha in (0.85, 0.0):
         algorithm, learner, batch = prepare(
@@ -111,7 +110,7 @@ def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_a
         descent = learner.policy.actor.score_gradient(
             batch.observation, batch.action, batch.adv_c[:, 0]
         )
-        learner.policy.actor.parameters.sub_(0.1 * descent)
+        learner.policy.actor.parameters -= 0.1 * descent
         g = 0.5 + surrogate(float64(learner.policy.actor.parameters), learner, batch) / (1 - GAMMA)
         assert g < 0.0
         results.append(learner.gradient())
@@ -123,7 +122,7 @@ def test_a_violated_epoch_stops_being_penalised_once_the_surrogate_is_feasible_a
 
 
 def minibatch_gradients(choice: str, count: int) -> tuple[Array, Array, Array]:
-    """Return penalty gradients of random minibatches at the limit, their hinges, and the gradient of L_C of each."""
+    """Return penalty gradients of minibatches at the limit, the hinges, and each grad L_C."""
     free = {
         "form": "predictive",
         "divide": False,
@@ -167,7 +166,7 @@ def test_hinge_takes_its_value_from_the_chosen_minibatch() -> None:
 def test_only_independent_minibatches_give_the_mean_penalty_the_direction_of_the_constraint() -> (
     None
 ):
-    """Mean of [g]_+ grad g over 3000 minibatches beside the product of the means: a standard error, or a bias."""
+    """Mean of [g]_+ grad g over 3000 minibatches beside the product of means: scatter or a bias."""
     distance = {}
     for choice in ("same", "previous"):
         penalties, hinges, slopes = minibatch_gradients(choice, 3000)
@@ -227,7 +226,7 @@ def test_penalty_with_the_printed_surrogate_is_the_shortest_step_times_powers_of
 @pytest.mark.parametrize("away", [0.0, 0.05])
 @pytest.mark.parametrize("factor", [0.01, 30.0])
 def test_scaled_penalty_does_not_depend_on_the_unit_of_cost(factor: float, away: float) -> None:
-    """Costs in cents instead of euros: A_c and J_c - d grow together, the penalty's gradient stays."""
+    """Costs in cents, not euros: A_c and J_c - d grow together, the penalty's gradient stays."""
     _, _, batch = prepare()
     in_cents = replace(batch, adv_c=batch.adv_c * factor)
     parts = []
@@ -274,7 +273,7 @@ def one_step(
     w = algorithm.update(data, D + c, D)["weight"]
     actor = learner.policy.actor
     theta = float64(actor.parameters)
-    actor.parameters.sub_(torch.from_numpy((eta * learner.gradient()).astype(np.float32)))
+    actor.parameters -= (eta * learner.gradient()).astype(np.float32)
     grad_g = central_differences(lambda flat: surrogate(flat, learner, data), theta)
     grad_R = central_differences(lambda flat: reward(flat, learner, data), theta)
     return {
@@ -290,10 +289,10 @@ def one_step(
 
 
 def conflicting() -> Batch:
-    """A batch on which reward and cost want exactly opposite things: the worst case of the proposition."""
+    """A batch on which reward and cost want opposite things: the worst case of the proposition."""
     _, _, batch = prepare()
     A_c = batch.adv_c[:, 0]
-    return replace(batch, adv_r=A_c / A_c.std(correction=0))
+    return replace(batch, adv_r=A_c / A_c.std())
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.4])

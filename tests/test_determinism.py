@@ -112,7 +112,7 @@ def test_another_seed_gives_other_networks_actions_and_starts() -> None:
         run = cspo.Trainer(
             cspo.make_config("scripted", "ppo", seed=seed, tensorboard=False, **options), env=env
         )
-        parameters = run.policy.actor.parameters.clone()
+        parameters = run.policy.actor.parameters.copy()
         list(run)
         rollouts.append((parameters, env.actions[0], env.seeds))
     assert (rollouts[0][0] != rollouts[1][0]).sum() > 1000
@@ -178,7 +178,7 @@ def test_hash_sees_every_trained_number() -> None:
     before = run.parameter_hash()
     for array in (
         run.policy.actor.parameters,
-        run.policy.critic_parameters,
+        run.policy.critics.parameters,
         run.policy.normaliser.mean,
     ):
         flat = array.reshape(-1)

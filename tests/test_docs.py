@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,24 +25,26 @@ def test_the_algorithm_of_the_page_trains_and_prices_cost(
     monkeypatch.chdir(tmp_path)
     registry.algorithm_names()  # loads the built-in ones
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-    (code,) = python_blocks("docs/own-algorithm.md")
-    shorter = {
-        "total_steps=100_000": 'total_steps=800, steps_per_epoch=400, num_envs=4, run_dir="run", quiet=True'
-    }
-    for old, new in shorter.items():
-        assert old in code
-        code = code.replace(old, new)
+    code, in_torch = python_blocks("docs/own-algorithm.md")
+    assert "total_steps=100_000" in code
+    short = 'total_steps=800, steps_per_epoch=400, num_envs=4, run_dir="run", quiet=True'
+    code = code.replace("total_steps=100_000", short)
     (tmp_path / "page.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     page = __import__("page")
     try:
         assert page.summary.epochs == 2
         assert cspo.resume("run", quiet=True).parameter_hash == page.summary.parameter_hash
-        other = cspo.train(
-            "SafetyHopperVelocity-v1", "fixed-price", price=0.0, total_steps=800, steps_per_epoch=400, num_envs=4,
-            run_dir="free", quiet=True,
-        )  # fmt: skip
-        assert other.parameter_hash != page.summary.parameter_hash  # the price does something
+        size: Any = {"total_steps": 800, "steps_per_epoch": 400, "num_envs": 4, "quiet": True}
+        task = "SafetyHopperVelocity-v1"
+        free = cspo.train(task, "fixed-price", price=0.0, run_dir="free", **size)
+        assert free.parameter_hash != page.summary.parameter_hash  # the price does something
+        pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'cspo[torch]'")
+        names: dict[str, Any] = {}
+        exec(compile(in_torch, "own-algorithm.md", "exec"), names)
+        monkeypatch.setattr(page.FixedPrice, "update", names["update"])
+        torch = cspo.train(task, "fixed-price", run_dir="torch", **size)
+        assert torch.finished
     finally:
         del sys.modules["page"]
 

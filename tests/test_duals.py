@@ -1,4 +1,4 @@
-"""Lagrange multipliers against transcriptions of spec section 1.9 and of the paper's projected ascent."""
+"""Lagrange multipliers against transcriptions of spec section 1.9 and of projected ascent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cspo.algorithms.duals import MultiplierSettings
+from cspo.algorithms.settings import MultiplierSettings
 
 
 def make_dual(rule, num_costs, init, lr, upper=np.inf):

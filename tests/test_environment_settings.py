@@ -14,12 +14,12 @@ from run_helpers import SMALL, NamedCosts, as_flags, assert_same_run
 
 import cspo
 from cspo.cli import main
-from cspo.commands.options import written
 from cspo.commands.train import read_arguments
-from cspo.config import from_dict, make_config, parse_text, to_dict
+from cspo.config import from_dict, make_config, to_dict
 from cspo.envs import make_batch
 from cspo.errors import CspoError
 from cspo.runs.folder import load_config
+from cspo.settings import parse_text, written
 
 TASK, BUTTON = "run_helpers:NamedCosts", "SafetyPointButton1-v0"
 OPTIONS: dict[str, Any] = {"scale": 0.5, "shape": "ring", "weights": [1.0, 2.0]}

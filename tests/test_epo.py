@@ -1,4 +1,4 @@
-"""EPO against a second transcription in NumPy and float64: the quadratic stream, the loss, and its gradient."""
+"""EPO against a second transcription in float64: the quadratic stream, the loss, its gradient."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from conftest import (
     Array,
     RecordingLearner,
@@ -28,7 +27,10 @@ from cspo.algorithms import get_algorithm
 from cspo.errors import CspoError
 from cspo.experience.advantages import estimate
 from cspo.experience.rollout import collect
-from cspo.policy.policy import Normaliser, Policy
+from cspo.experience.settings import AdvantageSettings
+from cspo.optim.objective import SurrogateObjective
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
 from cspo.types import Batch, Discount
 
 EPS, ROWS = 0.2, 96
@@ -41,23 +43,26 @@ ENDS = {
 }
 STEPS, ENVS = 12, 4
 EPO = get_algorithm("epo")
+NETWORKS = PolicySettings(hidden_sizes=(8, 8))
 
 # ---------------------------------------------------------------- the quadratic stream
+
+
+def credit(gamma: float, lam: float) -> AdvantageSettings:
+    """Return settings that tell the costs' discount from the rewards'."""
+    return AdvantageSettings(gamma=0.9, gae_lambda=0.8, cost_gamma=gamma, cost_gae_lambda=lam)
 
 
 def collected(
     costs: int, gamma: float, lam: float, centre: float = 0.0
 ) -> tuple[ScriptedBatch, Policy, Any, Batch]:
     env = ScriptedBatch(STEPS, ENVS, ENDS, num_costs=costs)
-    policy = Policy(
-        3, 2, costs, Normaliser(3), np.random.default_rng(0), (8, 8), extra_critics=costs
-    )
-    policy.critic_parameters.mul_(3.0)  # values of order one
-    policy.critic_parameters[1 + costs :, -1] += (
-        centre  # the last bias: V_q everywhere higher or lower
-    )
+    policy = Policy(3, 2, costs, NETWORKS, np.random.default_rng(0), extra_critics=costs)
+    policy.critics.parameters *= 3.0  # values of order one
+    # The last bias: V_q everywhere higher or lower.
+    policy.critics.parameters[1 + costs :, -1] += centre
     rollout = collect(env, policy, STEPS, np.random.default_rng(1))
-    batch = estimate(rollout, policy, np.zeros(costs), 0.9, 0.8, gamma, lam, EPO.extra_stream)
+    batch = estimate(rollout, policy, credit(gamma, lam), np.zeros(costs), EPO.extra_stream)
     return env, policy, rollout, batch
 
 
@@ -128,21 +133,21 @@ def test_targets_of_the_quadratic_critic_are_not_negative() -> None:
 
 def test_other_streams_do_not_notice_it() -> None:
     _, _, rollout, batch = collected(2, 0.99, 0.95)
-    plain = Policy(3, 2, 2, Normaliser(3), np.random.default_rng(0), (8, 8))
-    plain.critic_parameters.mul_(3.0)
-    without = estimate(rollout, plain, np.zeros(2), 0.9, 0.8, 0.99, 0.95)
+    plain = Policy(3, 2, 2, NETWORKS, np.random.default_rng(0))
+    plain.critics.parameters *= 3.0
+    without = estimate(rollout, plain, credit(0.99, 0.95), np.zeros(2))
     assert without.adv_extra is None
-    assert torch.equal(without.adv_r, batch.adv_r) and torch.equal(without.adv_c, batch.adv_c)
-    assert torch.equal(without.value_target, batch.value_target[:3])
+    assert np.array_equal(without.adv_r, batch.adv_r) and np.array_equal(without.adv_c, batch.adv_c)
+    assert np.array_equal(without.value_target, batch.value_target[:3])
 
 
 def test_networks_start_the_same_with_and_without_extra_critics() -> None:
     settings = {**SMALL, "total_steps": 400}
     epo, ppo = (cspo.Trainer(cspo.make_config(TASK, algo, **settings)) for algo in ("epo", "ppo"))
     assert epo.policy.critics.count == 3 and ppo.policy.critics.count == 2
-    assert torch.equal(epo.policy.actor.parameters, ppo.policy.actor.parameters)
-    assert torch.equal(epo.policy.critic_parameters[:2], ppo.policy.critic_parameters)
-    assert not torch.equal(epo.policy.critic_parameters[2], epo.policy.critic_parameters[1])
+    assert np.array_equal(epo.policy.actor.parameters, ppo.policy.actor.parameters)
+    assert np.array_equal(epo.policy.critics.parameters[:2], ppo.policy.critics.parameters)
+    assert not np.array_equal(epo.policy.critics.parameters[2], epo.policy.critics.parameters[1])
     for trainer in (epo, ppo):
         trainer.env.close()
 
@@ -155,7 +160,7 @@ def setup(costs: int, scale: float = 1.0, **settings: Any) -> tuple[Any, Recordi
     learner = RecordingLearner(policy, ROWS)
     batch = random_batch(policy, ROWS, costs)
     A_q = np.random.default_rng(7).standard_normal((ROWS, costs)).astype(np.float32) * 4.0 * scale
-    batch = replace(batch, adv_extra=torch.from_numpy(A_q - A_q.mean(0)), adv_c=batch.adv_c * scale)
+    batch = replace(batch, adv_extra=A_q - A_q.mean(0), adv_c=batch.adv_c * scale)
     return EPO(EPO.Config(**settings), learner, costs, Discount(0.99, 0.95)), learner, batch
 
 
@@ -175,7 +180,7 @@ def loss(
     m: float = 10.0,
     divide: bool = True,
 ) -> float:
-    """Spec 3.8: -L_R + relu(p E Psi), divided by 1 + E; over several constraints the penalties and the E add up."""
+    """Spec 3.8: -L_R + relu(p E Psi), divided by 1 + E; over constraints both add up."""
     batch = learner.batch
     sizes = learner.policy.actor.mlp.sizes
     log_prob = reference_log_prob(flat, sizes, float64(batch.observation), float64(batch.action))
@@ -231,7 +236,7 @@ def test_gradient_is_that_of_the_loss(case: str, moved: bool) -> None:
 
 def test_above_the_cap_a_surrogate_gives_no_gradient() -> None:
     algorithm, learner, batch = setup(1, scale=5.0, surrogate_cap=0.3)
-    shift = torch.tensor([[2.0]])  # both means well above the cap, at theta_k and around it
+    shift = np.float32(2.0)  # both means well above the cap, at theta_k and around it
     batch = replace(batch, adv_c=batch.adv_c + shift, adv_extra=batch.adv_extra + shift)
     algorithm.update(batch, np.array([29.0]), LIMITS[1])
     capped = learner.gradient()
@@ -249,7 +254,7 @@ def test_above_the_cap_a_surrogate_gives_no_gradient() -> None:
 @pytest.mark.parametrize("value", [-1e6, -800.0, 0.0, 9.9, 1e6])
 def test_slopes_are_finite_whatever_the_surrogates(value: float) -> None:
     algorithm, _, batch = setup(1)
-    objective = algorithm.make_objective(batch, np.array([np.exp(5.0)]))
+    objective = SurrogateObjective(algorithm.loss(batch, np.array([np.exp(5.0)])))
     with np.errstate(all="raise", under="ignore"):
         assert np.isfinite(objective.weights(np.array([0.0, value, value]))).all()
 
@@ -261,9 +266,16 @@ def test_penalty_that_is_logged() -> None:
     assert metrics["penalty_1"] == pytest.approx(0.1 * np.exp(5.0))
 
 
-@pytest.mark.parametrize("settings", [
-    {"penalty": -1.0}, {"linear_share": 1.5}, {"violation_cap": 0.0}, {"surrogate_cap": -1.0}, {"clip": 0.0},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"penalty": -1.0},
+        {"linear_share": 1.5},
+        {"violation_cap": 0.0},
+        {"surrogate_cap": -1.0},
+        {"clip": 0.0},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(CspoError, match="--"):
         cspo.make_config(TASK, "epo", **settings)

@@ -1,4 +1,4 @@
-"""Advantages: closed forms, and a loop over single paths that shares nothing with the vectorised code."""
+"""Advantages: closed forms, and a loop over single paths that shares nothing with the real code."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from conftest import Array, float64
 from probe_envs import ScriptedBatch
 
 from cspo.experience.advantages import estimate, gae
 from cspo.experience.rollout import collect
-from cspo.policy.policy import Normaliser, Policy
+from cspo.experience.settings import AdvantageSettings
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
 
 ENDS = {
     (2, 0): "terminated",
@@ -26,20 +27,27 @@ ENDS = {
 STEPS, ENVS, COSTS = 12, 5, 2
 
 
+def policy_for(num_costs: int, hidden_sizes: tuple[int, ...] = (8,)) -> Policy:
+    """Return a fresh policy for scripted environments."""
+    settings = PolicySettings(hidden_sizes=hidden_sizes)
+    return Policy(3, 2, num_costs, settings, np.random.default_rng(0))
+
+
 def run(num_costs: int = COSTS, **settings: Any) -> tuple[ScriptedBatch, Policy, Any, Any]:
     """Collect an epoch and estimate its advantages."""
     env = ScriptedBatch(STEPS, ENVS, ENDS, num_costs=num_costs)
-    rng = np.random.default_rng(0)
-    policy = Policy(env.observation_size, env.action_size, num_costs, Normaliser(3), rng, (8, 8))
-    policy.critic_parameters.mul_(3.0)  # values of order one
+    policy = policy_for(num_costs, (8, 8))
+    policy.critics.parameters *= 3.0  # values of order one
     rollout = collect(env, policy, STEPS, np.random.default_rng(1))
     defaults = {"gamma": 0.99, "gae_lambda": 0.95, "cost_gamma": 0.99, "cost_gae_lambda": 0.95}
-    batch = estimate(rollout, policy, np.zeros(num_costs), **(defaults | settings))
+    batch = estimate(
+        rollout, policy, AdvantageSettings(**(defaults | settings)), np.zeros(num_costs)
+    )
     return env, policy, rollout, batch
 
 
 def one_path(signal: Array, value: Array, last: float, gamma: float, lam: float) -> Array:
-    """A_t = sum_k (gamma lambda)^k (x_{t+k} + gamma V(s_{t+k+1}) - V(s_{t+k})) along one path, as a double sum."""
+    """Sum (gamma lambda)^k (x_{t+k} + gamma V(s_{t+k+1}) - V(s_{t+k})) over k, for every t."""
     following = np.append(value[1:], last)
     delta = signal + gamma * following - value
     length = len(signal)
@@ -85,7 +93,8 @@ def test_advantages_equal_a_loop_over_paths(
     )
     A_r = by_paths(env, policy, rollout, 0, gamma, lam).reshape(-1)
     A_c = np.stack([
-        by_paths(env, policy, rollout, 1 + k, cost_gamma, cost_lam).reshape(-1) for k in range(num_costs)
+        by_paths(env, policy, rollout, 1 + k, cost_gamma, cost_lam).reshape(-1)
+        for k in range(num_costs)
     ])  # fmt: skip
     standardised = (A_r - A_r.mean()) / (np.sqrt(np.mean((A_r - A_r.mean()) ** 2)) + 1e-8)
     np.testing.assert_allclose(float64(batch.adv_r), standardised, atol=1e-6)
@@ -101,23 +110,23 @@ def test_advantages_equal_a_loop_over_paths(
 def test_reward_advantages_are_standardised_and_cost_advantages_only_centred() -> None:
     env, policy, rollout, batch = run()
     assert float(batch.adv_r.mean()) == pytest.approx(0.0, abs=1e-7)
-    assert float(batch.adv_r.std(correction=0)) == pytest.approx(1.0, abs=1e-6)
+    assert float(batch.adv_r.std()) == pytest.approx(1.0, abs=1e-6)
     for k in range(COSTS):
         raw = by_paths(env, policy, rollout, 1 + k, 0.99, 0.95)
         assert float(batch.adv_c[:, k].mean()) == pytest.approx(0.0, abs=1e-6)
-        assert float(batch.adv_c[:, k].std(correction=0)) == pytest.approx(raw.std(), rel=1e-6)
+        assert float(batch.adv_c[:, k].std()) == pytest.approx(raw.std(), rel=1e-6)
         assert abs(raw.std() - 1.0) > 0.1, "the scale must be one that standardising would change"
 
 
 def test_constant_rewards_give_zero_advantages_and_not_nan() -> None:
     env = ScriptedBatch(4, 2, {(t, n): "terminated" for t in range(4) for n in range(2)})
     env.reward[:], env.cost[:] = 1.0, 0.0
-    policy = Policy(3, 2, 1, Normaliser(3), np.random.default_rng(0), (8,))
-    policy.critic_parameters.zero_()
+    policy = policy_for(1)
+    policy.critics.parameters[:] = 0.0
     rollout = collect(env, policy, 4, np.random.default_rng(0))
-    batch = estimate(rollout, policy, np.zeros(1), 0.99, 0.95, 0.99, 0.95)
-    assert torch.equal(batch.adv_r, torch.zeros(8))
-    assert torch.equal(batch.adv_c, torch.zeros(8, 1))
+    batch = estimate(rollout, policy, AdvantageSettings(), np.zeros(1))
+    assert np.array_equal(batch.adv_r, np.zeros(8))
+    assert np.array_equal(batch.adv_c, np.zeros((8, 1)))
     assert batch.any_cost.tolist() == [False]
 
 
@@ -125,20 +134,29 @@ def test_any_cost_tells_each_constraint_apart() -> None:
     env = ScriptedBatch(4, 2, {}, num_costs=3)
     env.cost[:] = 0.0
     env.cost[3, 1, 1] = 1e-9
-    policy = Policy(3, 2, 3, Normaliser(3), np.random.default_rng(0), (8,))
+    policy = policy_for(3)
     rollout = collect(env, policy, 4, np.random.default_rng(0))
-    batch = estimate(rollout, policy, np.array([1.0, 2.0, 3.0]), 0.99, 0.95, 0.99, 0.95)
+    batch = estimate(rollout, policy, AdvantageSettings(), np.array([1.0, 2.0, 3.0]))
     assert batch.any_cost.tolist() == [False, True, False]
     assert batch.epoch_cost.tolist() == [1.0, 2.0, 3.0]
 
 
 def test_batch_is_flattened_with_time_first() -> None:
     _, policy, rollout, batch = run()
-    assert torch.equal(batch.observation[ENVS + 2], rollout.observation[1, 2])
-    assert torch.equal(batch.action[3 * ENVS], rollout.action[3, 0])
-    np.testing.assert_array_equal(batch.log_std.numpy(), policy.actor.log_std.numpy())
+    assert np.array_equal(batch.observation[ENVS + 2], rollout.observation[1, 2])
+    assert np.array_equal(batch.action[3 * ENVS], rollout.action[3, 0])
+    np.testing.assert_array_equal(batch.log_std, policy.actor.log_std)
     mean = float64(policy.actor.mlp.predict(rollout.observation[1])[0])
     np.testing.assert_allclose(float64(batch.mean[ENVS : 2 * ENVS]), mean, atol=1e-6)
+
+
+def test_costs_are_credited_as_rewards_are_unless_told_otherwise() -> None:
+    env, policy, rollout, batch = run(gamma=0.9, gae_lambda=0.8, cost_gamma=None)
+    A_c = by_paths(env, policy, rollout, 1, 0.9, 0.95).reshape(-1)
+    np.testing.assert_allclose(float64(batch.adv_c)[:, 0], A_c - A_c.mean(), atol=1e-6)
+    env, policy, rollout, batch = run(gamma=0.9, gae_lambda=0.8, cost_gae_lambda=None)
+    A_c = by_paths(env, policy, rollout, 1, 0.99, 0.8).reshape(-1)
+    np.testing.assert_allclose(float64(batch.adv_c)[:, 0], A_c - A_c.mean(), atol=1e-6)
 
 
 # ---------------------------------------------------------------- closed forms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from conftest import (
     float64,
+    make_learner,
     perturb,
     random_batch,
     reference_mlp,
@@ -20,34 +22,39 @@ from conftest import (
 )
 from torch import Tensor, nn
 
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.surrogates import clipped_reward
 from cspo.errors import CspoError
 from cspo.optim.adam import FlatAdam
-from cspo.optim.minibatch import Learner
-from cspo.optim.objective import AutogradObjective, SurrogateObjective
+from cspo.optim.autograd import AutogradObjective, Distribution, distribution
+from cspo.optim.minibatch import MinibatchLearner
+from cspo.policy.gaussian import Actor, log_density, mean_kl, standardise
 from cspo.policy.kernels import add_bias_tanh
 from cspo.policy.networks import CHUNK, StackedMLP, parameter_count
-from cspo.policy.policy import Actor, mean_kl
+from cspo.types import Array, Batch
 
 # float32 sums over a batch differ from float64 by a few units of 6e-8 times the condition of the
 # sum; the largest relative error (Euclidean norm) seen in this file is 6e-7.
 FLOAT32 = 2e-6
 
 
-def stacked(count: int, sizes: Sequence[int], seed: int = 0) -> tuple[StackedMLP, Tensor, Tensor]:
+def stacked(count: int, sizes: Sequence[int], seed: int = 0) -> tuple[StackedMLP, Array, Array]:
     """Return `count` networks with their parameters and gradients."""
-    parameters = torch.zeros(count, parameter_count(sizes))
-    gradient = torch.full_like(
-        parameters, float("nan")
-    )  # anything `backward` forgets stays visible
+    parameters = np.zeros((count, parameter_count(sizes)), np.float32)
+    gradient = np.full_like(parameters, np.nan)  # anything `backward` forgets stays visible
     mlp = StackedMLP(sizes, parameters, gradient)
     mlp.initialise(np.random.default_rng(seed))
     return mlp, parameters, gradient
 
 
-def sequential(flat: Tensor, sizes: Sequence[int]) -> nn.Sequential:
+def double(values: Any) -> Tensor:
+    """Copy an array to a float64 tensor, for PyTorch's own arithmetic."""
+    return torch.from_numpy(float64(values))
+
+
+def sequential(flat: Array, sizes: Sequence[int]) -> nn.Sequential:
     """Return one network as PyTorch modules in float64."""
-    layers, _ = unpack(flat, sizes)
+    layers, _ = unpack(double(flat), sizes)
     modules: list[nn.Module] = []
     for weight, bias in layers:
         linear = nn.Linear(*weight.shape).double()
@@ -79,8 +86,9 @@ def test_stacked_networks_equal_torch_modules(
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, sizes[0], generator=generator)
     grad_output = torch.randn(count, rows, sizes[-1], generator=generator)
-    output = mlp.forward(x)
-    mlp.backward(grad_output)
+    output = mlp.forward(x.numpy())
+    mlp.backward(grad_output.numpy())
+    assert output.dtype == np.float32
     for k in range(count):
         network = sequential(parameters[k], sizes)
         expected = network(x.double())
@@ -92,7 +100,7 @@ def test_stacked_networks_equal_torch_modules(
 @pytest.mark.parametrize("rows", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 37])
 def test_predict_gives_every_row_of_any_batch(rows: int) -> None:
     mlp, parameters, _ = stacked(3, (5, 8, 8, 2))
-    x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(rows, 5, generator=torch.Generator().manual_seed(0)).numpy()
     result = mlp.predict(x)
     assert result.shape == (3, rows, 2)
     for k in range(3):
@@ -100,13 +108,13 @@ def test_predict_gives_every_row_of_any_batch(rows: int) -> None:
         np.testing.assert_allclose(float64(result[k]), expected, atol=1e-6)
 
 
-def test_predict_returns_a_tensor_that_later_calls_leave_alone() -> None:
+def test_predict_returns_an_array_that_later_calls_leave_alone() -> None:
     mlp, _, _ = stacked(2, (3, 4, 1))
-    x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0)).numpy()
     first = mlp.predict(x)
-    kept = first.clone()
-    mlp.predict(x + 1.0)
-    assert torch.equal(first, kept)
+    kept = first.copy()
+    mlp.predict(x + np.float32(1.0))
+    assert np.array_equal(first, kept)
 
 
 def test_tanh_is_accurate_to_single_precision_everywhere() -> None:
@@ -142,8 +150,8 @@ def test_initial_weights_and_biases_fill_plus_minus_one_over_root_fan_in() -> No
 
 def test_actor_of_60_observations_and_2_actions_has_8196_parameters() -> None:
     actor = Actor((60, 64, 64, 2), 0.0, np.random.default_rng(0))
-    assert actor.parameters.numel() == 8196
-    assert torch.equal(actor.log_std, torch.zeros(2))
+    assert actor.parameters.size == 8196
+    assert np.array_equal(actor.log_std, np.zeros(2))
 
 
 def _surrogate(log_prob: Tensor, mean: Tensor, log_std: Tensor, ratio: Tensor, data: Any) -> Tensor:
@@ -178,25 +186,34 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("rows", [1, 33, 512])
 def test_gradient_of_any_loss_of_the_distribution_equals_autograd(name: str, rows: int) -> None:
     policy = small_policy(6, 3, hidden=(16, 16))
-    data = random_batch(policy, rows)
+    with np.errstate(invalid="ignore"):
+        data = random_batch(policy, rows)
     if rows == 1:
-        data.adv_r.fill_(1.3)  # a single standardised advantage is not a number
+        data.adv_r[:] = 1.3  # a single standardised advantage is not a number
     perturb(policy, 0.05)
     actor, sizes, loss = policy.actor, policy.actor.mlp.sizes, LOSSES[name]
-    new = actor.distribution(data.observation, data.action, data.log_prob)
-    value = loss(new.log_prob, new.mean, new.log_std, new.ratio, data)
-    gradient = actor.gradient_of(value, new)
+    old = SimpleNamespace(
+        **{key: torch.from_numpy(getattr(data, key)) for key in ("adv_r", "mean", "log_std")}
+    )
+    seen: list[float] = []
 
-    leaf = actor.parameters.double().clone().requires_grad_()
+    def spied(new: Distribution, columns: dict[str, Any]) -> Tensor:
+        value = loss(new.log_prob, new.mean, new.log_std, new.ratio, old)
+        seen.append(value.item())
+        return value
+
+    gradient = AutogradObjective(spied, {}).gradient(actor, data, np.arange(rows), 0.0)
+
+    leaf = double(actor.parameters).requires_grad_()
     layers, log_std = unpack(leaf, sizes)
-    mean = reference_mlp(layers, data.observation.double())
+    mean = reference_mlp(layers, double(data.observation))
     normal = torch.distributions.Normal(mean, log_std.exp())
-    log_prob = normal.log_prob(data.action.double()).sum(1)
-    ratio = (log_prob - data.log_prob.double()).exp()
-    expected = loss(log_prob, mean, log_std, ratio, data)
+    log_prob = normal.log_prob(double(data.action)).sum(1)
+    ratio = (log_prob - double(data.log_prob)).exp()
+    expected = loss(log_prob, mean, log_std, ratio, old)
     expected.backward()
     assert leaf.grad is not None
-    assert value.item() == pytest.approx(expected.item(), rel=5e-6, abs=1e-7)
+    assert seen == pytest.approx([expected.item()], rel=5e-6, abs=1e-7)
     assert relative_error(gradient, float64(leaf.grad)) < 2 * FLOAT32
 
 
@@ -205,30 +222,33 @@ def test_gradient_buffer_holds_nothing_of_an_earlier_loss() -> None:
     data = random_batch(policy, 20)
     actor = policy.actor
 
-    def gradient(loss: Callable[[Any], Tensor]) -> np.ndarray:
-        new = actor.distribution(data.observation, data.action, data.log_prob)
-        return float64(actor.gradient_of(loss(new), new))
+    A_r = torch.from_numpy(data.adv_r)
 
-    first = gradient(lambda new: (new.ratio * data.adv_r).mean())
+    def gradient(loss: Callable[[Any], Tensor]) -> np.ndarray:
+        objective = AutogradObjective(lambda new, columns: loss(new), {})
+        return float64(objective.gradient(actor, data, np.arange(20), 0.0))
+
+    first = gradient(lambda new: (new.ratio * A_r).mean())
     only_std = gradient(lambda new: new.log_std.sum())
     only_mean = gradient(lambda new: new.mean.sum())
-    np.testing.assert_array_equal(only_std, np.r_[np.zeros(actor.parameters.numel() - 2), 1.0, 1.0])
+    np.testing.assert_array_equal(only_std, np.r_[np.zeros(actor.parameters.size - 2), 1.0, 1.0])
     np.testing.assert_array_equal(only_mean[-2:], [0.0, 0.0])
-    np.testing.assert_array_equal(gradient(lambda new: (new.ratio * data.adv_r).mean()), first)
+    np.testing.assert_array_equal(gradient(lambda new: (new.ratio * A_r).mean()), first)
 
 
 @pytest.mark.parametrize("rows", [1, 100, CHUNK, 2 * CHUNK + 77])
 def test_score_gradient_equals_autograd_over_all_chunks(rows: int) -> None:
     policy = small_policy(6, 2, hidden=(16, 16))
-    data = random_batch(policy, rows)
+    with np.errstate(invalid="ignore"):  # a single standardised advantage is not a number
+        data = random_batch(policy, rows)
     weight = torch.randn(rows, generator=torch.Generator().manual_seed(5)) + 0.3
-    gradient = policy.actor.score_gradient(data.observation, data.action, weight)
-    leaf = policy.actor.parameters.double().clone().requires_grad_()
+    gradient = policy.actor.score_gradient(data.observation, data.action, weight.numpy())
+    leaf = double(policy.actor.parameters).requires_grad_()
     layers, log_std = unpack(leaf, policy.actor.mlp.sizes)
     normal = torch.distributions.Normal(
-        reference_mlp(layers, data.observation.double()), log_std.exp()
+        reference_mlp(layers, double(data.observation)), log_std.exp()
     )
-    (weight.double() * normal.log_prob(data.action.double()).sum(1)).mean().backward()
+    (weight.double() * normal.log_prob(double(data.action)).sum(1)).mean().backward()
     assert leaf.grad is not None
     # A mean over thousands of terms of both signs: rounding of the terms is larger relative to the
     # sum.
@@ -239,23 +259,25 @@ def test_score_gradient_is_the_gradient_of_the_surrogate_at_the_old_policy() -> 
     policy = small_policy()
     data = random_batch(policy, 300)
     actor = policy.actor
-    new = actor.distribution(data.observation, data.action, data.log_prob)
-    surrogate = float64(actor.gradient_of((new.ratio * data.adv_c[:, 0]).mean(), new))
+    objective = AutogradObjective(
+        lambda new, columns: (new.ratio * columns["A_c"]).mean(), {"A_c": data.adv_c[:, 0]}
+    )
+    surrogate = float64(objective.gradient(actor, data, np.arange(300), 0.0))
     score = actor.score_gradient(data.observation, data.action, data.adv_c[:, 0])
     assert relative_error(score, surrogate) < 1e-5
 
 
 def test_flat_adam_equals_torch_adam_over_many_steps() -> None:
     generator = torch.Generator().manual_seed(0)
-    ours = torch.randn(3, 50, generator=generator)
-    theirs = ours.double().clone().requires_grad_()
+    ours = torch.randn(3, 50, generator=generator).numpy()
+    theirs = double(ours).requires_grad_()
     optimiser, reference = FlatAdam(ours, 3e-3), torch.optim.Adam([theirs], lr=3e-3)
     for step in range(500):
         # Scales from 1e-6 to 10 and a changing learning rate, as under decay.
         gradient = torch.randn(3, 50, generator=generator) * 10.0 ** (step % 8 - 6)
         optimiser.lr = reference.param_groups[0]["lr"] = 3e-3 * (1.0 - step / 500)
         theirs.grad = gradient.double()
-        optimiser.step(gradient)
+        optimiser.step(gradient.numpy())
         reference.step()
     # 500 additions to parameters of size 1, each rounded to 6e-8.
     np.testing.assert_allclose(float64(ours), float64(theirs), atol=3e-6)
@@ -264,8 +286,8 @@ def test_flat_adam_equals_torch_adam_over_many_steps() -> None:
 @pytest.mark.parametrize("size", [0.01, 1.0, 40.0, 1e4])
 def test_adam_step_clips_the_norm_of_every_row_after_adding_the_l2_term(size: float) -> None:
     generator = torch.Generator().manual_seed(0)
-    ours = torch.randn(3, 100, generator=generator)
-    theirs = [nn.Parameter(row.double().clone()) for row in ours]
+    ours = torch.randn(3, 100, generator=generator).numpy()
+    theirs = [nn.Parameter(double(row)) for row in ours]
     optimiser = FlatAdam(ours, 1e-2)
     references = [torch.optim.Adam([row], lr=1e-2) for row in theirs]
     for _ in range(20):
@@ -275,7 +297,7 @@ def test_adam_step_clips_the_norm_of_every_row_after_adding_the_l2_term(size: fl
             row.grad = row_gradient.double() + 2.0 * 0.05 * row.detach()
             nn.utils.clip_grad_norm_([row], 40.0)
             reference.step()
-        optimiser.step(gradient, l2=0.05, max_norm=40.0)
+        optimiser.step(gradient.numpy(), l2=0.05, max_norm=40.0)
     np.testing.assert_allclose(float64(ours), float64(torch.stack(theirs)), atol=1e-6)
 
 
@@ -293,14 +315,40 @@ def test_mean_kl_is_old_to_new_summed_over_actions() -> None:
     assert abs(expected - reverse) > 0.1 * expected, (
         "the two directions must differ for this test to say anything"
     )
-    assert mean_kl(old_mean, old_log_std, new_mean, new_log_std) == pytest.approx(
-        expected, rel=1e-6
-    )
+    arrays = (item.numpy() for item in (old_mean, old_log_std, new_mean, new_log_std))
+    assert mean_kl(*arrays) == pytest.approx(expected, rel=1e-6)
 
 
 def test_kl_of_a_policy_with_itself_is_zero() -> None:
-    mean, log_std = torch.randn(50, 4), torch.tensor([-3.0, -1.0, 0.0, 1.0])
+    mean = np.random.default_rng(0).standard_normal((50, 4), dtype=np.float32)
+    log_std = np.array([-3.0, -1.0, 0.0, 1.0], np.float32)
     assert mean_kl(mean, log_std, mean, log_std) == 0.0
+
+
+def test_log_density_is_that_of_independent_normal_numbers() -> None:
+    rng = np.random.default_rng(0)
+    mean, action = rng.standard_normal((2, 100, 3)).astype(np.float32)
+    log_std = np.array([-0.5, 0.2, 1.0], np.float32)
+    z = standardise(action, mean, log_std)
+    normal = torch.distributions.Normal(double(mean), double(log_std).exp())
+    expected = float64(normal.log_prob(double(action)).sum(1))
+    np.testing.assert_allclose(log_density(z, log_std), expected, rtol=1e-6, atol=2e-6)
+
+
+def test_distribution_is_the_policy_on_the_samples_asked_for() -> None:
+    policy = small_policy(6, 3, hidden=(16, 16))
+    data = random_batch(policy, 50)
+    perturb(policy, 0.05)
+    rows = np.array([41, 3, 3, 17])
+    new = distribution(policy.actor, data, rows)
+    layers, log_std = unpack(double(policy.actor.parameters), policy.actor.mlp.sizes)
+    mean = reference_mlp(layers, double(data.observation[rows]))
+    log_prob = torch.distributions.Normal(mean, log_std.exp()).log_prob(double(data.action[rows]))
+    np.testing.assert_allclose(float64(new.mean), float64(mean), atol=1e-6)
+    np.testing.assert_array_equal(float64(new.log_std), float64(log_std))
+    np.testing.assert_allclose(float64(new.log_prob), float64(log_prob.sum(1)), atol=5e-6)
+    expected = float64(actor_ratio(policy, data))[rows]
+    np.testing.assert_allclose(float64(new.ratio), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("max_grad_norm", [40.0, 0.05])
@@ -310,9 +358,9 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(
     policy = small_policy(6, 2, costs=2, hidden=(16, 16))
     batch = random_batch(policy, 300, costs=2)
     sizes = policy.critics.sizes
-    networks = [sequential(row, sizes) for row in policy.critic_parameters]
+    networks = [sequential(row, sizes) for row in policy.critics.parameters]
     optimisers = [torch.optim.Adam(network.parameters(), lr=3e-3) for network in networks]
-    learner = Learner(
+    learner = make_learner(
         policy,
         np.random.default_rng(7),
         passes=3,
@@ -331,10 +379,8 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(
         for start in range(0, 300, 128):
             rows = order[start : start + 128]
             for k, (network, optimiser) in enumerate(zip(networks, optimisers, strict=True)):
-                error = (
-                    network(batch.observation[rows].double())[:, 0]
-                    - batch.value_target[k, rows].double()
-                )
+                value = network(double(batch.observation[rows]))[:, 0]
+                error = value - double(batch.value_target[k, rows])
                 squares = sum(p.square().sum() for p in network.parameters())
                 squared_errors[k] += error.square().sum().item()
                 optimiser.zero_grad()
@@ -346,7 +392,7 @@ def test_critic_steps_minimise_squared_error_plus_all_squared_parameters(
         expected = torch.cat([torch.cat([w.reshape(-1), b]) for w, b in layers])
         # 9 Adam steps of 3e-3: an error of 1e-5 of one step is 3e-8, as large as float32 resolves.
         np.testing.assert_allclose(
-            float64(policy.critic_parameters[k]), float64(expected), atol=1e-6
+            float64(policy.critics.parameters[k]), float64(expected), atol=1e-6
         )
     logged = [result.metrics[f"critic_loss_{name}"] for name in ("reward", "cost_0", "cost_1")]
     assert logged == pytest.approx(squared_errors / 300, rel=1e-5)
@@ -357,18 +403,17 @@ def test_critics_do_not_influence_each_other() -> None:
     results = []
     for costs in (1, 2):
         policy = small_policy(costs=costs)
-        policy.critic_parameters.copy_(torch.linspace(-0.5, 0.5, policy.critic_parameters.shape[1]))
+        parameters = policy.critics.parameters
+        parameters[:] = np.linspace(-0.5, 0.5, parameters.shape[1])
         batch = random_batch(policy, 100, costs=costs)
-        batch.value_target.copy_(
-            torch.stack([torch.linspace(-k, 2.0, 100) for k in range(1 + costs)])
-        )
-        Learner(policy, np.random.default_rng(0), passes=2, minibatch_size=32).fit(
+        batch.value_target[:] = [np.linspace(-k, 2.0, 100) for k in range(1 + costs)]
+        make_learner(policy, np.random.default_rng(0), passes=2, minibatch_size=32).fit(
             batch, AutogradObjective(lambda new, columns: new.log_prob.mean() * 0.0, {})
         )
-        results.append(policy.critic_parameters[:2].clone())
-    torch.testing.assert_close(results[0], results[1], rtol=0.0, atol=1e-7)
+        results.append(parameters[:2].copy())
+    np.testing.assert_allclose(results[0], results[1], rtol=0.0, atol=1e-7)
     rows = itertools.combinations(results[1], 2)
-    assert all(not torch.allclose(a, b) for a, b in rows), (
+    assert all(not np.allclose(a, b) for a, b in rows), (
         "different targets must give different critics"
     )
 
@@ -377,24 +422,24 @@ def test_critics_do_not_influence_each_other() -> None:
 
 
 class Recorder:
-    """A loss that pushes the policy, and remembers the rows and the actor's parameters at every call."""
+    """A loss that pushes the policy, and remembers rows and actor parameters at every call."""
 
     def __init__(self, policy: Any, samples: int, strength: float = 1.0) -> None:
         self.policy, self.strength = policy, strength
-        self.columns = {"row": torch.arange(samples)}
+        self.columns = {"row": np.arange(samples)}
         self.rows: list[np.ndarray] = []
-        self.before: list[Tensor] = []  # parameters before each step
+        self.before: list[Array] = []  # parameters before each step
 
     def __call__(self, new: Any, columns: dict[str, Tensor]) -> Tensor:
         self.rows.append(columns["row"].numpy().copy())
-        self.before.append(self.policy.actor.parameters.clone())
+        self.before.append(self.policy.actor.parameters.copy())
         return self.strength * (new.mean.mean() + new.log_std.sum())
 
 
 def kl_by_definition(
-    parameters: Tensor, sizes: Sequence[int], batch: Any, rows: Any = slice(None)
+    parameters: Array, sizes: Sequence[int], batch: Any, rows: Any = slice(None)
 ) -> float:
-    """Return E_old[log old - log new] of diagonal Gaussians, summed over actions, averaged over rows."""
+    """Return E_old[log old - log new] of Gaussians, summed over actions, averaged over rows."""
     layers, log_std = unpack(float64(parameters), sizes)
     mean = reference_mlp(layers, float64(batch.observation[rows]))
     old_mean, old_log_std = float64(batch.mean[rows]), float64(batch.log_std)
@@ -407,10 +452,11 @@ def kl_by_definition(
     return float(total)
 
 
-def learner_for(samples: int, **settings: Any) -> tuple[Learner, Any, Recorder]:
+def learner_for(samples: int, **settings: Any) -> tuple[MinibatchLearner, Batch, Recorder]:
     policy = small_policy(2, 2, hidden=(4,))
     batch = random_batch(policy, samples)
-    return Learner(policy, np.random.default_rng(3), **settings), batch, Recorder(policy, samples)
+    learner = make_learner(policy, np.random.default_rng(3), **settings)
+    return learner, batch, Recorder(policy, samples)
 
 
 def test_20000_samples_make_39_full_minibatches_and_one_of_32_in_every_pass() -> None:
@@ -450,11 +496,11 @@ def test_kl_is_checked_once_per_pass_on_the_full_batch_and_stops_critics_too() -
 
 
 def actor_ratio(policy: Any, batch: Any) -> Tensor:
-    layers, log_std = unpack(policy.actor.parameters.double(), policy.actor.mlp.sizes)
+    layers, log_std = unpack(double(policy.actor.parameters), policy.actor.mlp.sizes)
     normal = torch.distributions.Normal(
-        reference_mlp(layers, batch.observation.double()), log_std.exp()
+        reference_mlp(layers, double(batch.observation)), log_std.exp()
     )
-    return (normal.log_prob(batch.action.double()).sum(1) - batch.log_prob.double()).exp()
+    return (normal.log_prob(double(batch.action)).sum(1) - double(batch.log_prob)).exp()
 
 
 def test_kl_exceeded_within_a_pass_does_not_stop_before_its_end() -> None:
@@ -495,7 +541,7 @@ def test_critic_loss_is_a_mean_over_the_samples_of_the_last_pass_even_if_it_was_
     result = learner.fit(batch, AutogradObjective(loss, loss.columns))
     assert len(loss.rows) == 1
     rows = loss.rows[0]
-    expected = float((values[0, rows] - batch.value_target[0, rows]).square().mean())
+    expected = float(np.square(values[0, rows] - batch.value_target[0, rows]).mean())
     assert result.metrics["critic_loss_reward"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -509,11 +555,11 @@ def test_actor_learning_rate_decays_linearly_and_the_critics_keep_theirs() -> No
         assert learner.critic_optimiser.lr == 1e-3
 
 
-OBJECTIVES: dict[str, Callable[[Tensor], Any]] = {
+OBJECTIVES: dict[str, Callable[[Array], Any]] = {
     "autograd": lambda A: AutogradObjective(
         lambda new, mb: -(new.ratio * mb["A"]).mean(), {"A": A}
     ),
-    "compiled": lambda A: SurrogateObjective([clipped_reward(A)], 1e9, lambda L: (-1.0,)),
+    "compiled": lambda A: Loss(lambda L: -L, clipped_reward(A), clip=1e9),
 }
 
 
@@ -525,9 +571,9 @@ def test_actor_steps_equal_torch_adam_with_norm_clip_and_entropy(
 ) -> None:
     policy = small_policy(6, 2, hidden=(16, 16))
     batch = random_batch(policy, 300)
-    leaf = policy.actor.parameters.double().clone().requires_grad_()
+    leaf = double(policy.actor.parameters).requires_grad_()
     optimiser = torch.optim.Adam([leaf], lr=1e-3)
-    learner = Learner(
+    learner = make_learner(
         policy,
         np.random.default_rng(7),
         passes=3,
@@ -540,17 +586,16 @@ def test_actor_steps_equal_torch_adam_with_norm_clip_and_entropy(
     learner.fit(batch, objective(batch.adv_r))
     shuffle = np.random.default_rng(7)
     for _ in range(3):
-        for rows in torch.from_numpy(shuffle.permutation(300)).split(128):
+        order = shuffle.permutation(300)
+        for rows in (order[start : start + 128] for start in range(0, 300, 128)):
             layers, log_std = unpack(leaf, policy.actor.mlp.sizes)
             normal = torch.distributions.Normal(
-                reference_mlp(layers, batch.observation[rows].double()), log_std.exp()
+                reference_mlp(layers, double(batch.observation[rows])), log_std.exp()
             )
-            log_prob = normal.log_prob(batch.action[rows].double()).sum(1)
-            ratio = (log_prob - batch.log_prob[rows].double()).exp()
-            loss = (
-                -(ratio * batch.adv_r[rows].double()).mean()
-                - entropy * normal.entropy().sum(1).mean()
-            )
+            log_prob = normal.log_prob(double(batch.action[rows])).sum(1)
+            ratio = (log_prob - double(batch.log_prob[rows])).exp()
+            surrogate = (ratio * double(batch.adv_r[rows])).mean()
+            loss = -surrogate - entropy * normal.entropy().sum(1).mean()
             optimiser.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_([leaf], max_grad_norm)

@@ -1,4 +1,4 @@
-"""Standardised rewards and costs: what the critics see changes, what is reported and limited does not."""
+"""Standardised rewards and costs: what critics see changes, what is reported does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ import cspo
 from cspo.commands.train import read_arguments
 from cspo.experience.advantages import estimate
 from cspo.experience.rollout import collect, finished_episodes
-from cspo.policy.policy import Normaliser, Policy, SignalNormaliser
+from cspo.experience.settings import AdvantageSettings
+from cspo.policy.normaliser import SignalNormaliser
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
 from cspo.use.evaluate import load
 
 BOTH = {"normalise_rewards": True, "normalise_costs": True}
@@ -24,7 +27,7 @@ STEPS, ENVS, COSTS = 12, 3, 2
 
 
 def standardised(steps: Array, seen: list[float]) -> Array:
-    """Every step: remember its values, then (x - mean) / std over all remembered ones, within plus or minus 5."""
+    """At every step remember its values, then (x - mean) / std over all of them, within [-5, 5]."""
     result = np.empty_like(steps)
     for t, values in enumerate(steps):
         seen.extend(values)
@@ -36,10 +39,10 @@ def standardised(steps: Array, seen: list[float]) -> Array:
     return result
 
 
-def make_policy(**switches: bool) -> Policy:
-    signals = SignalNormaliser(COSTS, **switches)
-    policy = Policy(3, 2, COSTS, Normaliser(3), np.random.default_rng(0), (8, 8), signals=signals)
-    policy.critic_parameters.zero_()  # advantages are then discounted sums of the signals
+def make_policy(rewards: bool, costs: bool) -> Policy:
+    settings = PolicySettings(hidden_sizes=(8, 8), normalise_rewards=rewards, normalise_costs=costs)
+    policy = Policy(3, 2, COSTS, settings, np.random.default_rng(0))
+    policy.critics.parameters[:] = 0.0  # advantages are then discounted sums of the signals
     return policy
 
 
@@ -53,7 +56,7 @@ def test_advantages_come_from_standardised_signals(rewards: bool, costs: bool) -
         env.reward[:] = 40.0 + 3.0 * env.reward + epoch
         env.reward[STEPS - 1, 1] = 1e4 * (1 + 99 * epoch)  # beyond the clip
         rollout = collect(env, policy, STEPS, np.random.default_rng(1))
-        batch = estimate(rollout, policy, np.zeros(COSTS), 0.0, 0.0, 0.0, 0.0)
+        batch = estimate(rollout, policy, AdvantageSettings(0.0, 0.0, 0.0, 0.0), np.zeros(COSTS))
         raw = np.concatenate([env.reward[:STEPS, :, None], env.cost[:STEPS]], axis=2)
         for channel in range(1 + COSTS):
             on = rewards if channel == 0 else costs
@@ -70,7 +73,7 @@ def test_the_rollout_keeps_raw_values() -> None:
     env = ScriptedBatch(STEPS, ENVS, ENDS, num_costs=COSTS)
     rollout = collect(env, policy, STEPS, np.random.default_rng(1))
     before = finished_episodes(rollout)
-    batch = estimate(rollout, policy, np.zeros(COSTS), 0.99, 0.95, 0.99, 0.95)
+    batch = estimate(rollout, policy, AdvantageSettings(), np.zeros(COSTS))
     after = finished_episodes(rollout)
     np.testing.assert_array_equal(rollout.reward, env.reward[:STEPS])
     np.testing.assert_array_equal(rollout.cost, env.cost[:STEPS])
@@ -102,7 +105,7 @@ def test_state_is_kept_and_only_of_what_is_on() -> None:
 
 
 def test_first_epoch_reports_the_same_raw_numbers() -> None:
-    """The policy of the first epoch is the same, so its episodes are, whatever the critics are told."""
+    """The first epoch's policy is the same, so its episodes are, whatever the critics are told."""
     reports = []
     for switches in ({}, BOTH):
         trainer = cspo.Trainer(cspo.make_config(TASK, "ppo-lag", **SMALL, **switches))

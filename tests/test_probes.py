@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from probe_envs import ConstantSignals, Tradeoff, TwoLimits
 
 import cspo
@@ -65,7 +64,7 @@ def values(env: Any, algo: str = "cspo", **settings: Any) -> Any:
     run = trainer(env, algo, 1e3, **settings)
     for _ in run:
         pass
-    return run.policy.values(torch.zeros(1, 1))[:, 0].tolist()
+    return run.policy.values(np.zeros((1, 1), np.float32))[:, 0].tolist()
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -78,7 +77,8 @@ def test_critics_find_the_value_of_constant_signals(algo: str) -> None:
 
 @pytest.mark.parametrize("length", [1, 5, 10**9], ids=["every step", "every five", "never"])
 def test_values_do_not_depend_on_the_time_limit(length: int) -> None:
-    """Truncation bootstraps: an episode that always times out, or is always cut, is worth as much as an endless one."""
+    """Truncation bootstraps: an episode that always times out, or is always cut, is worth as much
+    as an endless one."""
     # Bootstrapping at every step the error shrinks only by gamma per epoch: 0.9^80 = 2e-4.
     reward, cost = values(
         lambda: ConstantSignals(length, "truncated"), epochs=80 if length == 1 else 25
@@ -88,7 +88,8 @@ def test_values_do_not_depend_on_the_time_limit(length: int) -> None:
 
 
 def test_termination_ends_the_value() -> None:
-    """The fixed point V = mean_t(A_t + V) of GAE(lambda) over 5-step episodes that terminate, V constant."""
+    """The fixed point V = mean_t(A_t + V), V constant, of GAE(lambda) over 5-step episodes that
+    terminate."""
     gamma, lam, n = 0.9, 0.95, 5
 
     def mean_target(v: float) -> float:
@@ -246,7 +247,7 @@ def test_constant_learning_rate_on_request() -> None:
 
 
 def test_cost_is_estimated_while_no_episode_has_finished() -> None:
-    """Episodes of a million steps are always cut: 50 steps per environment at cost 1 count as 50."""
+    """Episodes of a million steps are always cut: 50 steps per environment at cost 1 are 50."""
     reports = list(trainer(lambda: ConstantSignals(10**6, "truncated"), "cspo", 10.0, 2))
     for report in reports:
         assert report.metrics["cost_estimated"] == 1

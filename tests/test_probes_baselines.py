@@ -1,4 +1,4 @@
-"""The first-order baselines on the problems of `test_probes`: what each of them promises, and what it does instead.
+"""The first-order baselines on the problems of `test_probes`: what each promises, and what it does.
 
 All runs are short (0.4 to 1.5 s) and have fixed seeds; the comments give the ranges seen over eight
 seeds for the first test and over four for the others."""
@@ -17,9 +17,12 @@ from test_probes import LENGTH, first_safe, late_mean, tradeoff, trainer
 # smaller than that of the others.
 FAST: dict[str, dict[str, Any]] = {
     "p3o": {"actor_lr": 3e-3},
-    "focops": {"dual": "projected", "multiplier_init": 0.8, "multiplier_lr": 0.004, "temperature": 0.3},
+    "focops": {
+        "dual": "projected", "multiplier_init": 0.8, "multiplier_lr": 0.004, "temperature": 0.3,
+    },
     "cup": {
-        "dual": "projected", "multiplier_init": 0.6, "multiplier_lr": 0.003, "actor_lr": 3e-3, "target_kl": 0.02,
+        "dual": "projected", "multiplier_init": 0.6, "multiplier_lr": 0.003,
+        "actor_lr": 3e-3, "target_kl": 0.02,
     },
 }  # fmt: skip
 EPOCHS = {"focops": 150}
@@ -106,7 +109,7 @@ def test_slow_multipliers_take_longer_than_sixty_epochs(algo: str, init: float) 
 
 
 def test_ipo_outside_its_barrier_stops_where_the_highest_price_is_right() -> None:
-    """Price 1 is right where 2 (0.7 - a) sqrt(1 - 0.855^2) = 1: a = -0.26, cost 37, which is not within 30."""
+    """Price 1 is right where 2 (0.7 - a) sqrt(1 - 0.855^2) = 1: a = -0.26, cost 37, above 30."""
     raw = {
         "normalise_rewards": False,
         "normalise_costs": False,

@@ -1,6 +1,7 @@
-"""Trust-region algorithms on problems whose constrained optima are known; see test_probes.py for the problems.
+"""Trust-region algorithms on problems whose constrained optima are known.
 
-The comment beside a tolerance gives the range over eight seeds.
+The problems are those of test_probes.py. The comment beside a tolerance gives the range over eight
+seeds.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def test_trpo_pid_swings_around_the_limit() -> None:
 
 
 def test_trpo_pid_pays_for_a_long_violation() -> None:
-    """The integral has grown all the way down from 80, so that the cost falls far below the limit of 30."""
+    """The integral has grown all the way down from 80: the cost falls far below the limit of 30."""
     reports = run("trpo-pid", 30.0, 60, start=0.6)
     assert 30 <= first_safe(reports) <= 46  # 34 to 42
     assert min(report.cost[0] for report in reports) < 15.0  # 1.9 to 9.6
@@ -100,7 +101,8 @@ def test_trpo_pid_keeps_several_limits_apart() -> None:
 
 
 def test_cpo_switches_and_its_corrected_form_slides() -> None:
-    """In cost per episode the limit hardly ever cuts the trust region; in cost per step it does near the limit."""
+    """In cost per episode the limit hardly ever cuts the trust region; in cost per step it does,
+    near the limit."""
     cases = {
         name: [report.metrics["case"] for report in run(name, 40.0, 40, start=0.0)[15:]]
         for name in ("cpo", "cpo corrected")
@@ -110,7 +112,8 @@ def test_cpo_switches_and_its_corrected_form_slides() -> None:
 
 
 def test_pcpo_as_implemented_oversteps_and_is_shortened() -> None:
-    """Far below the limit the corrected step fits the trust region; the plain gradient, scaled for it, does not."""
+    """Far below the limit the corrected step fits the trust region; the plain gradient, scaled for
+    it, does not."""
     backtracks = {
         name: [report.metrics["backtracks"] for report in run(name, 1e3, 12, start=0.0)]
         for name in ("pcpo", "pcpo corrected")
@@ -119,7 +122,8 @@ def test_pcpo_as_implemented_oversteps_and_is_shortened() -> None:
 
 
 def test_c_trpo_slows_down_towards_the_limit() -> None:
-    """From far below, the barrier takes over from the KL: steps shrink, and the limit is not crossed by much."""
+    """From far below, the barrier takes over from the KL: steps shrink, and the limit is not
+    crossed by much."""
     reports = run("c-trpo", 60.0, 60, start=-0.6)
     assert all(report.metrics["safe"] == 1 for report in reports[:15])
     early, late = (

@@ -1,4 +1,4 @@
-"""Collection: what is normalised, mapped, recorded and refused, followed step by step on scripted environments."""
+"""Collection: what is normalised, mapped, recorded and refused, step by step in scripted tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from conftest import Array, float64, reference_log_prob, reference_mlp, unpack
 from probe_envs import ScriptedBatch
 
@@ -14,7 +13,11 @@ from cspo.errors import EnvironmentFault
 from cspo.experience.advantages import estimate
 from cspo.experience.episodes import EpisodeWindow, cost_without_episodes
 from cspo.experience.rollout import collect, finished_episodes
-from cspo.policy.policy import Normaliser, Policy
+from cspo.experience.settings import AdvantageSettings
+from cspo.optim.autograd import distribution
+from cspo.policy.normaliser import Normaliser
+from cspo.policy.policy import Policy
+from cspo.policy.settings import PolicySettings
 from cspo.types import Episodes
 
 ENDS = {
@@ -29,13 +32,11 @@ ENDS = {
 STEPS, ENVS = 10, 5  # environment 4 runs through and is cut; 0 and 1 are cut in a later episode
 
 
-def policy_for(env: Any, log_std: float = 0.0, **normaliser: Any) -> Policy:
+def policy_for(env: Any, log_std: float = 0.0, **changes: Any) -> Policy:
     """Return a fresh policy for an environment."""
-    statistics = Normaliser(env.observation_size, **normaliser)
-    rng = np.random.default_rng(0)
-    return Policy(
-        env.observation_size, env.action_size, len(env.cost_names), statistics, rng, (8, 8), log_std
-    )
+    settings = PolicySettings(hidden_sizes=(8, 8), log_std_init=log_std, **changes)
+    sizes = env.observation_size, env.action_size, len(env.cost_names)
+    return Policy(*sizes, settings, np.random.default_rng(0))
 
 
 def scripted(**changes: Any) -> ScriptedBatch:
@@ -43,7 +44,7 @@ def scripted(**changes: Any) -> ScriptedBatch:
 
 
 class History:
-    """The normaliser by definition: keep everything ever seen and take statistics over all of it."""
+    """The normaliser by definition: keep everything ever seen, take statistics over all of it."""
 
     def __init__(self) -> None:
         self.seen: list[Array] = []
@@ -131,14 +132,13 @@ def test_standard_deviation_has_a_floor() -> None:
 
 def test_normaliser_can_be_switched_off_and_has_other_bounds() -> None:
     env = scripted()
-    off = policy_for(env, enabled=False)
+    off = policy_for(env, normalise_observations=False)
     rollout = collect(env, off, STEPS, np.random.default_rng(0))
-    np.testing.assert_array_equal(
-        rollout.observation.numpy(), env.observation[:STEPS].astype(np.float32)
-    )
+    np.testing.assert_array_equal(rollout.observation, env.observation[:STEPS].astype(np.float32))
     env = scripted()
-    rollout = collect(env, policy_for(env, clip=0.7), STEPS, np.random.default_rng(0))
-    assert float(rollout.observation.abs().max()) == pytest.approx(0.7)
+    tight = policy_for(env, observation_clip=0.7)
+    rollout = collect(env, tight, STEPS, np.random.default_rng(0))
+    assert float(np.abs(rollout.observation).max()) == pytest.approx(0.7)
 
 
 def test_restored_normaliser_gives_the_same_numbers() -> None:
@@ -189,10 +189,13 @@ def test_ratio_is_one_before_the_first_step() -> None:
     env = scripted()
     policy = policy_for(env, log_std=-0.5)
     rollout = collect(env, policy, STEPS, np.random.default_rng(0))
-    batch = estimate(rollout, policy, np.zeros(1), 0.99, 0.95, 0.99, 0.95)
-    new = policy.actor.distribution(batch.observation, batch.action, batch.log_prob)
+    batch = estimate(rollout, policy, AdvantageSettings(), np.zeros(1))
+    ratio = policy.actor.ratio(batch.action, batch.mean, batch.log_prob)
+    new = distribution(policy.actor, batch, np.arange(STEPS * ENVS))
     # A log-probability of size 5 has a rounding error of 2e-7 or so.
-    torch.testing.assert_close(new.ratio.detach(), torch.ones(STEPS * ENVS), rtol=0.0, atol=2e-6)
+    for result in (ratio, float64(new.ratio)):
+        assert result.shape == (STEPS * ENVS,)
+        np.testing.assert_allclose(result, 1.0, rtol=0.0, atol=2e-6)
     expected = reference_log_prob(
         float64(policy.actor.parameters),
         policy.actor.mlp.sizes,

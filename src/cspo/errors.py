@@ -1,11 +1,9 @@
-"""Errors a user can cause: the command line prints them as one or two lines and exits with code 2."""
+"""Errors a user can cause: one or two plain lines on the command line, exit code 2."""
 
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable
-from typing import Any
 
 
 class CspoError(Exception):
@@ -29,27 +27,3 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 def flag(name: str) -> str:
     """Return the command-line spelling of a setting."""
     return "--" + name.replace("_", "-")
-
-
-def require_positive(settings: Any, *names: str) -> None:
-    """Refuse settings that are not positive finite numbers; None stands for "not set" and passes."""
-    for name in names:
-        value = getattr(settings, name)
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise CspoError(f"{flag(name)} must be positive, not {value}.")
-
-
-def require_not_negative(settings: Any, *names: str) -> None:
-    """Refuse settings that are negative or not numbers."""
-    for name in names:
-        value = getattr(settings, name)
-        if not value >= 0:
-            raise CspoError(f"{flag(name)} must not be negative, not {value}.")
-
-
-def require_one_limit(algorithm: str, num_costs: int) -> None:
-    """Refuse more than one constraint for an algorithm that is defined for one."""
-    if num_costs > 1:
-        raise CspoError(
-            f"{algorithm} is defined for one cost limit, not {num_costs}; cspo and trpo-pid take several."
-        )

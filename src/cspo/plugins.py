@@ -1,4 +1,4 @@
-"""Algorithms of a user's own: `--plugin my_file.py` loads the file, and what it registers is known like the built-in.
+"""Algorithms of a user's own: `--plugin my_file.py` makes what the file registers known.
 
 A plugin is a Python file, or the name of a module that can be imported from here.
 """
@@ -91,6 +91,8 @@ def _explained(name: str, load: Callable[[], ModuleType]) -> None:
     except Exception as fault:
         place = traceback.extract_tb(fault.__traceback__)[-1]
         where = f"{place.filename}, line {place.lineno}"
+        if getattr(fault, "name", None) == "torch":
+            raise CspoError(f"Plugin {name} needs PyTorch: pip install 'cspo[torch]'") from fault
         raise CspoError(
             f"Plugin {name} failed: {type(fault).__name__}: {fault} ({where})."
         ) from fault

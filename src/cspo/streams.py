@@ -9,7 +9,7 @@ import numpy as np
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """Return the generator called `name` of this seed; different names are independent of each other."""
+    """Return the generator called `name` of this seed; different names are independent."""
     # crc32 rather than hash(): Python salts hash() anew in every process.
     return np.random.Generator(
         np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))

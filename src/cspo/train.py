@@ -16,12 +16,12 @@ from cspo.errors import CspoError
 from cspo.experience.advantages import estimate
 from cspo.experience.episodes import EpisodeWindow, cost_without_episodes
 from cspo.experience.rollout import collect, finished_episodes
-from cspo.optim.minibatch import Learner
-from cspo.policy.policy import Normaliser, Policy, SignalNormaliser
+from cspo.optim.minibatch import MinibatchLearner
+from cspo.policy.policy import Policy
 from cspo.runs import checkpoint
 from cspo.runs.folder import RunFolder, check_facts, environment_facts, limits_for, make_environment
 from cspo.streams import set_stream_state, stream, stream_state
-from cspo.types import Discount, EpochReport, FloatArray, Rollout
+from cspo.types import EpochReport, FloatArray, Rollout
 
 
 class Trainer:
@@ -53,26 +53,11 @@ class Trainer:
         self._facts = environment_facts(self.env, cost_fn)
         self.cost_limit = limits_for(config, self.env.cost_names)  # (K,)
         self.policy = build_policy(config, self.env)
-        self.learner = Learner(
-            self.policy,
-            stream(config.seed, "minibatch"),
-            actor_lr=config.actor_lr,
-            critic_lr=config.critic_lr,
-            passes=config.passes,
-            minibatch_size=config.minibatch_size,
-            target_kl=config.target_kl,
-            kl_check=config.kl_check,
-            max_grad_norm=config.max_grad_norm,
-            critic_l2=config.critic_l2,
-            entropy_coefficient=config.entropy_coefficient,
-            threads=config.resolved_threads,
-        )
-        self.algorithm = get_algorithm(config.algo)(
-            config.algorithm,
-            self.learner,
-            len(self.cost_limit),
-            Discount(config.resolved_cost_gamma, config.resolved_cost_gae_lambda),
-        )
+        rng, threads = stream(config.run.seed, "minibatch"), config.run.resolved_threads
+        self.learner = MinibatchLearner(self.policy, config.update, rng, threads)
+        num_costs, discount = len(self.cost_limit), config.advantages.of_costs
+        kind = get_algorithm(config.algo)
+        self.algorithm = kind(config.algorithm, self.learner, num_costs, discount)
         self.window = EpisodeWindow(config.episode_window, len(self.cost_limit))
         self._noise = stream(config.seed, "action")
         self.epoch = 0
@@ -121,19 +106,10 @@ class Trainer:
             self.window.extend(episodes)
             J_c = self._window_cost(rollout)
             with denormals_flushed():
-                batch = estimate(
-                    rollout,
-                    self.policy,
-                    episodes.costs.mean(axis=0) if len(episodes) else J_c,
-                    config.gamma,
-                    config.gae_lambda,
-                    config.resolved_cost_gamma,
-                    config.resolved_cost_gae_lambda,
-                    getattr(self.algorithm, "extra_stream", None),
-                )
-                self.learner.set_progress(
-                    self.epoch / config.epochs if config.actor_lr_decay else 0.0
-                )
+                epoch_cost = episodes.costs.mean(axis=0) if len(episodes) else J_c
+                extra = getattr(self.algorithm, "extra_stream", None)
+                batch = estimate(rollout, self.policy, config.advantages, epoch_cost, extra)
+                self.learner.set_progress(self.epoch / config.epochs)
                 update_started = perf_counter()
                 metrics = self.algorithm.update(batch, J_c, self.cost_limit)
             seconds_update = perf_counter() - update_started
@@ -217,21 +193,7 @@ class Trainer:
 
 def build_policy(config: TrainConfig, env: Any) -> Policy:
     """Return the untrained policy of a run."""
-    num_costs = len(env.cost_names)
-    normaliser = Normaliser(
-        env.observation_size,
-        config.observation_clip,
-        config.observation_std_floor,
-        config.normalise_observations,
-    )
-    return Policy(
-        env.observation_size,
-        env.action_size,
-        num_costs,
-        normaliser,
-        stream(config.seed, "networks"),
-        config.hidden_sizes,
-        config.log_std_init,
-        SignalNormaliser(num_costs, config.normalise_rewards, config.normalise_costs),
-        num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0,
-    )
+    num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
+    extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
+    sizes = env.observation_size, env.action_size, num_costs
+    return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)

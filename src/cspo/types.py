@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-FloatArray = NDArray[np.float64]
+Array = NDArray[np.float32]  # what networks see and give
+FloatArray = NDArray[np.float64]  # what is measured and estimated
 
 
 def per_constraint(name: str, values: Iterable[float]) -> dict[str, float]:
@@ -36,7 +34,7 @@ def cost_labels(cost_names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Episodes:
-    """The episodes that terminated or reached their time limit, in the order in which they ended."""
+    """The episodes that terminated or reached their time limit, in the order of their ends."""
 
     returns: FloatArray  # (E,) undiscounted sum of rewards
     costs: FloatArray  # (E, K) undiscounted sum of costs
@@ -51,18 +49,18 @@ class Episodes:
 class Rollout:
     """What T steps of N environments gave; every path starts with a reset at the first step."""
 
-    observation: Tensor  # (T, N, D) float32, as normalised when it was collected
-    action: Tensor  # (T, N, A) float32, the raw Gaussian sample
+    observation: Array  # (T, N, D) float32, as normalised when it was collected
+    action: Array  # (T, N, A) float32, the raw Gaussian sample
     reward: FloatArray  # (T, N)
     cost: FloatArray  # (T, N, K)
     terminated: NDArray[np.bool_]  # (T, N)
     truncated: NDArray[np.bool_]  # (T, N)
     path_end: NDArray[np.int64]  # (P, 2) the (t, n) of every path that ended without terminating
-    path_end_observation: Tensor  # (P, D) float32, normalised: what to bootstrap those paths from
+    path_end_observation: Array  # (P, D) float32, normalised: what to bootstrap those paths from
 
 
 class Discount(NamedTuple):
-    """How the costs are credited: what some equations need besides the batch."""
+    """How a signal is credited."""
 
     gamma: float
     gae_lambda: float
@@ -72,14 +70,14 @@ class Discount(NamedTuple):
 class Batch:
     """One epoch of samples, flattened with time first, as the algorithms see it."""
 
-    observation: Tensor  # (n, D) float32
-    action: Tensor  # (n, A) float32
-    mean: Tensor  # (n, A) means of the policy that collected the data
-    log_std: Tensor  # (A,) and its log standard deviations
-    log_prob: Tensor  # (n,) log-probability of each action under that policy
-    adv_r: Tensor  # (n,) reward advantage, standardised over the epoch
-    adv_c: Tensor  # (n, K) cost advantages, centred over the epoch, not scaled
-    value_target: Tensor  # (1 + K, n) targets of the reward critic and the K cost critics, then of extra critics
+    observation: Array  # (n, D) float32
+    action: Array  # (n, A) float32
+    mean: Array  # (n, A) means of the policy that collected the data
+    log_std: Array  # (A,) and its log standard deviations
+    log_prob: Array  # (n,) log-probability of each action under that policy
+    adv_r: Array  # (n,) reward advantage, standardised over the epoch
+    adv_c: Array  # (n, K) cost advantages, centred over the epoch, not scaled
+    value_target: Array  # (1 + K, n) of the reward critic and the K cost critics, extra ones last
     any_cost: NDArray[np.bool_]  # (K,) whether the epoch contains any non-zero cost
     epoch_cost: (
         FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
@@ -87,13 +85,13 @@ class Batch:
     episode_length: float = (
         1.0  # mean length of this epoch's own finished episodes; T if none finished
     )
-    adv_extra: Tensor | None = (
+    adv_extra: Array | None = (
         None  # (n, K) advantages of the algorithm's extra stream, centred; None without one
     )
 
 
 class ExtraStream(NamedTuple):
-    """A further signal per constraint that an algorithm wants critics and advantages for, as a cost has them.
+    """A further signal per constraint that gets critics and advantages, as a cost does.
 
     delta_t = x_t + gamma V_x(s_{t+1}) - V_x(s_t), with a critic V_x for each constraint.
     """
@@ -111,7 +109,7 @@ ExtraStreamRule = Callable[[FloatArray, FloatArray, FloatArray, float, float], E
 
 @dataclass(frozen=True)
 class EpochReport:
-    """One epoch in plain numbers: what `for epoch in Trainer(...)` hands out and `progress.csv` keeps."""
+    """One epoch in plain numbers: what a trainer hands out and progress.csv keeps."""
 
     epoch: int  # from 0
     steps: int  # environment steps so far

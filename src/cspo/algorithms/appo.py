@@ -3,7 +3,7 @@
     minimise  [ -L_R + sum_i f_i L_C_i ] / (1 + sum_i f_i)
 
     f    = [lam + sigma (J_c - d)]_+         held fixed during an update
-    L_R  = mean min(r A_r, clip(r) A_r)      L_C = mean max(r A_c, clip(r) A_c)      (clipped separately)
+    L_R  = mean min(r A_r, clip(r) A_r)   L_C = mean max(r A_c, clip(r) A_c)   (clipped separately)
     lam  <- Adam ascent on lam (J_c - d), clamped at 0, once per epoch, before the policy update
 
 f is the gradient of the augmented Lagrangian's (sigma / 2)([lam / sigma + phi]_+^2 - lam^2 /
@@ -23,38 +23,30 @@ its training loop.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
-from cspo.algorithms.duals import DualRule, MultiplierSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.registry import SOLID, Look, Traits, register
+from cspo.algorithms.settings import DualRule, MultiplierSettings
 from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
-from cspo.errors import require_not_negative, require_positive
-from cspo.optim.objective import SurrogateObjective
-from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.settings import not_negative, positive, setting
+from cspo.types import Batch, FloatArray, per_constraint
 
 
 @dataclass(frozen=True)
 class APPOConfig(MultiplierSettings):
     """Settings of APPO."""
 
-    penalty: float = 0.2
+    penalty: float = setting(0.2, not_negative)
     """Weight sigma of the quadratic penalty."""
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio."""
     dual: DualRule = "adam"
     """Adam, or projected (plain ascent, cut off at zero; the textbook rule has a step size of
     sigma)."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        require_positive(self, "clip")
-        require_not_negative(self, "penalty")
 
 
 @register("appo")
@@ -67,30 +59,19 @@ class APPO(WithDual):
     summary = "PPO on the augmented Lagrangian: multipliers plus a quadratic penalty"
     traits = Traits("first", "dual and penalty")
 
-    def __init__(
-        self, config: APPOConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.dual = config.make_dual(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Move the multipliers, then minimise the loss with f held fixed."""
         eps, sigma = self.config.clip, self.config.penalty
         lam = self.dual.step(J_c, d)
         f = np.maximum(lam + sigma * (J_c - d), 0.0)
-        scale = 1.0 + f.sum()
-        objective = SurrogateObjective(
-            [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)],
-            eps,
-            lambda L_R, L_C: (-1.0 / scale, f / scale),
-        )
-        fit = self.learner.fit(batch, objective)
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
+
+        def loss(L_R: Any, L_C: Any) -> Any:
+            return (-L_R + f @ L_C) / (1.0 + f.sum())
+
+        surrogates = clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)
+        fit = self.learner.fit(batch, Loss(loss, *surrogates, clip=eps))
+        return fit.report(
+            clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("violation", J_c - d),
             **per_constraint("effective_multiplier", f),
-            **fit.metrics,
-        }
+        )

@@ -1,12 +1,13 @@
-"""C-TRPO: constrained TRPO, a trust region that ends at the limit (Milosevic, Müller and Scherf, 2025).
+"""C-TRPO: a trust region that ends at the limit (Milosevic, Müller and Scherf, 2025).
 
     safe:      maximise mean(r A_r)   within   D(theta) = K + beta phi(u) <= delta
     recovery:  minimise mean(r A_c)   within   D(theta) = K <= delta
 
     u      = mean((r - 1) A_c) / (1 - gamma) ,  the predicted change of the cost
-    phi(u) = u + (s_b - u) log((s_b - u) / s_b) ,  infinite from u = s_b on;  s_b = d - J_c , the slack
-    H      = Hessian of K + (beta / s_b) a a^T + damping I ,  a = grad u        since phi''(0) = 1 / s_b
-    step   = sqrt(2 delta / x^T H x) x ,  x = H^-1 g , shortened by 0.8 until the objective is no worse and D <= delta
+    phi(u) = u + (s_b - u) log((s_b - u) / s_b) ,  infinite from the slack s_b = d - J_c on
+    H      = Hessian of K + (beta / s_b) a a^T + damping I ,  a = grad u ,  as phi''(0) = 1 / s_b
+    step   = sqrt(2 delta / x^T H x) x ,  x = H^-1 g ,
+             shortened by 0.8 until the objective is no worse and D <= delta
 
 The mode starts as recovery. It becomes safe when J_c < h d, and recovery when J_c >= d.
 
@@ -22,53 +23,47 @@ mode stays recovery.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cspo.algorithms.base import WithoutDual
+from cspo.algorithms.learner import Learner, Trial
 from cspo.algorithms.registry import DASHED, Look, Traits, register
-from cspo.errors import CspoError, require_not_negative, require_one_limit, require_positive
-from cspo.optim.settings import TrustRegionSettings
+from cspo.algorithms.settings import TrustRegionSettings
+from cspo.errors import CspoError
+from cspo.settings import not_negative, positive, setting
 from cspo.types import Batch, Discount, FloatArray
 
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
+
+def _share_of_limit(value: float) -> str | None:
+    return positive(value) or (None if value <= 1.0 else "must be at most 1")
 
 
 @dataclass(frozen=True)
 class CTRPOConfig(TrustRegionSettings):
     """Settings of C-TRPO."""
 
-    barrier_weight: float = 1.0
+    barrier_weight: float = setting(1.0, not_negative)
     """Weight beta of the cost's part in the divergence."""
-    hysteresis: float = 1.0
+    hysteresis: float = setting(1.0, _share_of_limit)
     """Recovery ends when the cost is below this share h of the limit."""
-    kl_limit: float = 0.01
+    kl_limit: float = setting(0.01, positive)
     """Trust region delta: limit of the divergence, the KL being averaged over samples and action
     dimensions."""
-    cg_iterations: int = 10
+    cg_iterations: int = setting(10, positive)
     """Iterations of conjugate gradients."""
-    backtracks: int = 10
+    backtracks: int = setting(10, positive)
     """Tries of the line search, each 0.8 times the one before."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_one_limit("C-TRPO", num_costs)
-        TrustRegionSettings.validate(self, num_costs)
-        require_positive(self, "hysteresis")
-        require_not_negative(self, "barrier_weight")
-        if self.hysteresis > 1.0:
-            raise CspoError(f"--hysteresis must be at most 1, not {self.hysteresis}.")
 
 
 def phi(u: float, slack: float) -> float:
-    """Return the Bregman divergence of the negative entropy of the slack, for a cost that rises by u."""
+    """Return the Bregman divergence of the slack's negative entropy, for a cost that rises by u."""
     return u + (slack - u) * float(np.log((slack - u) / slack)) if u < slack else float("inf")
 
 
 @register("c-trpo")
-class CTRPO:
+class CTRPO(WithoutDual):
     """TRPO in a divergence that grows without bound towards the limit."""
 
     title = "C-TRPO"
@@ -80,15 +75,15 @@ class CTRPO:
     def __init__(
         self, config: CTRPOConfig, learner: Learner, num_costs: int, discount: Discount
     ) -> None:
-        """See `Algorithm`."""
+        """Start in recovery."""
+        super().__init__(config, learner, num_costs, discount)
         if discount.gamma >= 1.0:
             raise CspoError("C-TRPO divides by 1 - gamma: it needs a discount of costs below 1.")
-        self.config, self.learner, self.gamma = config, learner, discount.gamma
-        self.multiplier, self.safe = np.zeros(num_costs), False
+        self.safe = False
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        cfg, delta, horizon = self.config, self.config.kl_limit, 1.0 / (1.0 - self.gamma)
+        """Choose the mode, take its step, train the critics."""
+        cfg, delta, horizon = self.config, self.config.kl_limit, 1.0 / (1.0 - self.discount.gamma)
         A_c, slack = batch.adv_c[:, 0], float(d[0] - J_c[0])
         self.safe = bool(J_c[0] < d[0] * (1.0 if self.safe else cfg.hysteresis))
         A, beta = (batch.adv_r, cfg.barrier_weight) if self.safe else (-A_c, 0.0)
@@ -99,26 +94,22 @@ class CTRPO:
         def H(v: FloatArray) -> FloatArray:
             return region.product(v) + (beta / slack * (a @ v) * a if beta else 0.0)
 
-        (x,) = region.solve(region.gradient(A), product=H)
-
         def D(new: Trial) -> float:
             return new.kl + (beta * phi(horizon * new.change(A_c), slack) if beta else 0.0)
 
+        def accept(new: Trial) -> bool:
+            return new.change(A) >= 0.0 and D(new) <= delta
+
+        (x,) = region.solve(region.gradient(A), product=H)
         y = np.sqrt(2.0 * delta / (x @ H(x) + 1e-8)) * x
-        step = region.search(
-            y, lambda new: new.change(A) >= 0.0 and D(new) <= delta, cfg.backtracks
-        )
-        return {
-            **step.metrics,
-            "safe": int(self.safe),
-            "slack": slack,
-            **self.learner.fit_critics(batch),
-        }
+        step = region.search(y, accept, cfg.backtracks)
+        own = {"safe": int(self.safe), "slack": slack}
+        return {**step.metrics, **own, **self.learner.fit_critics(batch)}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the mode."""
         return {"safe": self.safe}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
+        """Put the mode back."""
         self.safe = bool(state["safe"])

@@ -1,7 +1,8 @@
 """CPO: constrained policy optimisation (Achiam, Held, Tamar and Abbeel, 2017).
 
     maximise  g^T y   subject to   c + b^T y <= 0 ,  y^T H y / 2 <= delta        over the step y
-    x = H^-1 g ,  p = H^-1 b ,  q = x^T H x ,  r = g^T p ,  s = b^T p ,  A = q - r^2 / s ,  B = 2 delta - c^2 / s
+    x = H^-1 g ,  p = H^-1 b ,  q = x^T H x ,  r = g^T p ,  s = b^T p ,
+    A = q - r^2 / s ,  B = 2 delta - c^2 / s
 
     case                                          step
     4  no cost gradient, within the limit         sqrt(2 delta / q) x
@@ -25,19 +26,16 @@ takes r with the wrong sign. A step whose KL overflows is repeated until it give
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from cspo.algorithms.duals import WithoutDual
+from cspo.algorithms.base import WithoutDual
+from cspo.algorithms.learner import Trial
 from cspo.algorithms.registry import SOLID, Look, Traits, register
-from cspo.errors import require_one_limit
-from cspo.optim.settings import TrustRegionSettings
-from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
+from cspo.algorithms.settings import TrustRegionSettings
+from cspo.settings import positive, setting
+from cspo.types import Batch, FloatArray
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,8 @@ class CPOConfig(TrustRegionSettings):
     variant: Literal["paper", "corrected"] = "paper"
     """As in the paper's experiments, or with the violation per step (see
     docs/algorithms/cpo.md)."""
-    backtracks: int = 20
+    backtracks: int = setting(20, positive)
     """Tries of the line search, each 0.8 times the one before."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_one_limit("CPO", num_costs)
-        TrustRegionSettings.validate(self, num_costs)
 
 
 def optimal_step(
@@ -70,17 +63,12 @@ def optimal_step(
 
     # A >= 0 but for rounding
     lam_a, lam_b = float(np.sqrt(max(A, 0.0) / max(B, 1e-16))), float(np.sqrt(q / (2.0 * delta)))
-    t = -r / (
-        c + 1e-8
-    )  # between the multipliers at which the limit is active and those at which it is not
-    lam_a, lam_b = (
-        (max(0.0, min(lam_a, t)), max(lam_b, t))
-        if c < 0.0
-        else (max(lam_a, t), max(0.0, min(lam_b, t)))
-    )
-    f_a = -0.5 * (A / (lam_a + 1e-8) + B * lam_a) + r * c / (
-        s + 1e-8
-    )  # the dual, with the limit active
+    t = -r / (c + 1e-8)  # parts the multipliers at which the limit is active from the others
+    if c < 0.0:
+        lam_a, lam_b = max(0.0, min(lam_a, t)), max(lam_b, t)
+    else:
+        lam_a, lam_b = max(lam_a, t), max(0.0, min(lam_b, t))
+    f_a = -0.5 * (A / (lam_a + 1e-8) + B * lam_a) + r * c / (s + 1e-8)  # the dual, limit active
     f_b = -0.5 * (q / (lam_b + 1e-8) + 2.0 * delta * lam_b)
     lam = lam_a if f_a >= f_b else lam_b
     nu = max(0.0, lam * c + r) / (s + 1e-8)
@@ -94,18 +82,14 @@ class CPO(WithoutDual):
     title = "CPO"
     look = Look("#332288", "#a394ee", SOLID, "D")
     Config = CPOConfig
-    summary = "trust-region step that best improves the reward under the limit, to second order; one limit"
+    summary = (
+        "trust-region step that best improves the reward under the limit, to second order; "
+        "one limit"
+    )
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(
-        self, config: CPOConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.multiplier = np.zeros(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Solve the quadratic problem, take the step, train the critics."""
         cfg, delta, corrected = (
             self.config,
             self.config.kl_limit,
@@ -125,10 +109,5 @@ class CPO(WithoutDual):
             return improves and new.change(A_c) <= max(-c, 0.0) and new.kl <= delta
 
         step = region.search(y, accept, cfg.backtracks, give_up_at_infinity=not corrected)
-        return {
-            **step.metrics,
-            "case": case,
-            "violation": c,
-            "nu": nu,
-            **self.learner.fit_critics(batch),
-        }
+        own = {"case": case, "violation": c, "nu": nu}
+        return {**step.metrics, **own, **self.learner.fit_critics(batch)}

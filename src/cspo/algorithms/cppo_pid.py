@@ -1,4 +1,4 @@
-"""CPPO-PID: PPO on the Lagrangian, the multiplier set by a PID controller (Stooke, Achiam and Abbeel, 2020).
+"""CPPO-PID: PPO, the multiplier set by a PID controller (Stooke, Achiam and Abbeel, 2020).
 
     A    = (A_r - sum_i lam_i A_c_i) / (1 + sum_i lam_i)
     maximise  mean min(r A, clip(r, 1 - eps, 1 + eps) A)
@@ -20,30 +20,23 @@ averaged cost itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.duals import PIDDual
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.registry import SOLID, Look, Traits, register
-from cspo.algorithms.surrogates import lagrangian_advantage
-from cspo.errors import require_positive
-from cspo.optim.clipped import fit_clipped
-from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.algorithms.settings import PIDSettings
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
+from cspo.settings import positive, setting
+from cspo.types import Batch, FloatArray, per_constraint
 
 
 @dataclass(frozen=True)
 class CPPOPIDConfig(PIDSettings):
     """Settings of CPPO-PID."""
 
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        require_positive(self, "clip")
 
 
 @register("cppo-pid")
@@ -57,16 +50,10 @@ class CPPOPID(WithDual):
     summary = "PPO on the Lagrangian, multipliers set by a PID controller"
     traits = Traits("first", "dual")
 
-    def __init__(
-        self, config: CPPOPIDConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.dual = config.make_dual(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
+        """Move the multipliers, then maximise the clipped surrogate of A."""
+        lam, eps = self.dual.step(J_c, d), self.config.clip
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
-        metrics = fit_clipped(self.learner, batch, A, self.config.clip)
+        fit = self.learner.fit(batch, Loss(lambda L: -L, clipped_reward(A), clip=eps))
+        metrics = fit.report(clip_fraction=clip_fraction(fit.ratio, A, eps))
         return metrics | per_constraint("integral", self.dual.I)

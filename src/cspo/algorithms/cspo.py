@@ -4,15 +4,15 @@ With g(theta) the constraint surrogate of each cost, minimise over theta
 
     [ -L_R + sum_i ( lam_i L_C_i + (alpha_i / 2) w_i [g_i]_+^2 ) ] / (1 + sum_i (lam_i + k_i))
 
-    L_R = mean min(r A_r, clip(r) A_r)        L_C = mean max(r A_c, clip(r) A_c)      (clipped separately)
+    L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
     w   = 1 / (||grad mean(r A_c)||^2 + eps_w) at theta_k, clipped, averaged over epochs, held fixed
     k   = alpha w [g(theta_k)]_+ , so that lam + k is the effective multiplier
 
-    form        g(theta)                                    bounds of w
-    predictive  (J_c - d) + L_C / (1 - gamma)               3 .. 10       the cost the new policy will have: the default
-    direct      (J_c - d) + L_C                             0.01 .. 1     the cost the old policy had
-    scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)   1 .. 100      per-step units, invariant to cost scale
-    literal     as predictive                               0.01 .. 1     lam and w times 1 / (1 - gamma), as printed
+    form        g(theta)                                   bounds of w
+    predictive  (J_c - d) + L_C / (1 - gamma)              3 .. 10    of the new policy: the default
+    direct      (J_c - d) + L_C                            0.01 .. 1  of the old policy
+    scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)  1 .. 100   per step, whatever its scale
+    literal     as predictive                              0.01 .. 1  lam, w over 1 - gamma
 
 (predictive: w_i (1 - gamma) in the loss above.) The penalty acts only where g > 0. Its gradient at
 theta_k points along the shortest step back to the boundary of the linearised constraint, and is
@@ -30,20 +30,19 @@ The paper writes no division (`divide=False`); with it, Adam's step sizes surviv
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from cspo.algorithms.duals import MultiplierSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.learner import Learner, Loss
 from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.sensitivity import SensitivityWeight
+from cspo.algorithms.settings import MultiplierSettings
 from cspo.algorithms.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
-from cspo.errors import CspoError, require_not_negative, require_positive
-from cspo.optim.objective import SurrogateObjective
+from cspo.errors import CspoError
+from cspo.settings import memory, not_negative, positive, setting
 from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
 
 WEIGHT_BOUNDS = {
     "predictive": (3.0, 10.0),
@@ -70,32 +69,26 @@ class CSPOConfig(MultiplierSettings):
     hinge_minibatch: Literal["same", "previous"] = "same"
     """Minibatch from which [g]_+ takes L_C: that of the gradient, or the one before, independent of
     it."""
-    weight_min: float | None = None
+    weight_min: float | None = setting(None, positive)
     """Lower bound of the sensitivity weight; by default that of the form."""
-    weight_max: float | None = None
+    weight_max: float | None = setting(None, positive)
     """Upper bound of the sensitivity weight; by default that of the form."""
-    weight_epsilon: float = 1e-8
+    weight_epsilon: float = setting(1e-8, not_negative)
     """Added to the squared gradient norm."""
-    weight_memory: float = 0.9
+    weight_memory: float = setting(0.9, memory)
     """Share of the old weight in the moving average over epochs; 0 switches it off."""
     weight_average: Literal["log", "linear"] = "log"
     """Average the logarithm of the weight, or the weight itself."""
     skip_costless: bool = True
     """Leave the weight as it is in epochs in which no cost occurred."""
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range of the probability ratio."""
     dual_timing: Literal["before", "after"] = "after"
     """Move the multiplier before the policy update or after it, as in the paper's pseudo-code."""
 
     def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
+        """Refuse settings that do not fit each other or the number of limits."""
         super().validate(num_costs)
-        require_positive(self, "clip", "weight_min", "weight_max")
-        require_not_negative(self, "weight_epsilon")
-        if not 0.0 <= self.weight_memory < 1.0:
-            raise CspoError(
-                f"--weight-memory must be at least 0 and less than 1, not {self.weight_memory}."
-            )
         if len(self.alpha) not in (1, num_costs) or not all(0.0 <= a < np.inf for a in self.alpha):
             raise CspoError(
                 f"--alpha must be one non-negative value or one per cost limit ({num_costs})."
@@ -110,11 +103,9 @@ class CSPOConfig(MultiplierSettings):
     @property
     def weight_bounds(self) -> tuple[float, float]:
         """Bounds of the sensitivity weight."""
-        low, high = WEIGHT_BOUNDS[self.form]
-        return (
-            low if self.weight_min is None else self.weight_min,
-            high if self.weight_max is None else self.weight_max,
-        )
+        given, usual = (self.weight_min, self.weight_max), WEIGHT_BOUNDS[self.form]
+        low, high = (b if a is None else a for a, b in zip(given, usual, strict=True))
+        return low, high
 
 
 @register("cspo")
@@ -130,24 +121,21 @@ class CSPO(WithDual):
     def __init__(
         self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
     ) -> None:
-        """See `Algorithm`."""
+        """Start the multipliers, and the weight without a value."""
+        super().__init__(config, learner, num_costs, discount)
         if config.form in ("predictive", "literal") and discount.gamma >= 1.0:
             raise CspoError(
                 f"--form {config.form} divides by 1 - gamma: it needs a discount of costs below 1."
             )
-        self.config, self.learner, self.gamma = config, learner, discount.gamma
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
-        self.dual = config.make_dual(num_costs)
+        low, high = config.weight_bounds
+        memory, average = config.weight_memory, config.weight_average
         self.weight = SensitivityWeight(
-            num_costs,
-            *config.weight_bounds,
-            config.weight_epsilon,
-            config.weight_memory,
-            config.weight_average,
+            num_costs, low, high, config.weight_epsilon, memory, average
         )
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Weigh the penalty, minimise the loss, move the multipliers."""
         cfg = self.config
         if cfg.dual_timing == "before":
             self.dual.step(J_c, d)
@@ -158,75 +146,71 @@ class CSPO(WithDual):
             alpha = np.clip(np.maximum(violation, 0.0) / (d + 1e-8), 0.0, 1.0)
         grad_norm = self._gradient_norm(batch)
         w = self.weight.update(grad_norm, batch.any_cost | (not cfg.skip_costless))
-        objective, effective = self.make_objective(batch, violation, lam, alpha, w)
-        fit = self.learner.fit(batch, objective)
+        loss, effective = self.loss(batch, violation, lam, alpha, w)
+        fit = self.learner.fit(batch, loss)
         if cfg.dual_timing == "after":
             self.dual.step(J_c, d)
         cost_clip = [
             clip_fraction(fit.ratio, A, cfg.clip, pessimistic_max=True) for A in batch.adv_c.T
         ]
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, cfg.clip),
+        return fit.report(
+            clip_fraction=clip_fraction(fit.ratio, batch.adv_r, cfg.clip),
             **per_constraint("clip_fraction_cost", cost_clip),
             **per_constraint("violation", violation),
             **per_constraint("alpha", alpha),
             **per_constraint("weight", w),
             **per_constraint("gradient_norm", grad_norm),
             **per_constraint("effective_multiplier", effective),
-            **fit.metrics,
-        }
+        )
 
-    def make_objective(
+    def loss(
         self, batch: Batch, violation: FloatArray, lam: FloatArray, alpha: FloatArray, w: FloatArray
-    ) -> tuple[SurrogateObjective, FloatArray]:
+    ) -> tuple[Loss, FloatArray]:
         """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
 
-        The loss is given by its derivatives, the paper's grad Loss = -grad L_R + (lam + alpha w
-        [g]_+) grad g. With [g]_+ and grad g of one minibatch, the mean of their product is not the
-        product of their means: minibatches that overrate L_C count most, which makes for caution.
+        With [g]_+ and grad g of one minibatch, the mean of their product is not the product of
+        their means: minibatches that overrate L_C count most, which makes for caution.
         `hinge_minibatch="previous"` takes it out.
         """
         form, independent = self.config.form, self.config.hinge_minibatch == "previous"
-        horizon = 1.0 / (1.0 - self.gamma) if form in ("predictive", "literal") else 1.0
-        rho = (
-            horizon if form == "literal" else 1.0
-        )  # what multiplies grad L_C besides lam and the penalty
-        c = (1.0 - self.gamma) * violation if form == "scaled" else violation
+        gamma = self.discount.gamma
+        horizon = 1.0 / (1.0 - gamma) if form in ("predictive", "literal") else 1.0
+        rho = horizon if form == "literal" else 1.0  # what multiplies grad L_C besides its price
+        c = (1.0 - gamma) * violation if form == "scaled" else violation
         effective = (lam + alpha * w * np.maximum(c, 0.0)) * rho
         scale = 1.0 + effective.sum() if self.config.divide else 1.0
+        before = [c]  # g on the minibatch before; c at theta_k
+
+        def loss(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> Any:
+            g = c + horizon * (L_C - L_C_old)
+            penalty = (alpha / 2.0) * w * np.maximum(g, 0.0) ** 2
+            return (-L_R + (rho * lam * L_C + rho / horizon * penalty).sum()) / scale
+
+        def loss_of_independent_hinge(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> Any:
+            price = lam + alpha * w * np.maximum(before[-1], 0.0)
+            return (-L_R + rho * (price * L_C).sum()) / scale
+
+        def remember(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> None:
+            before[-1] = c + horizon * (L_C - L_C_old)
+
         surrogates = [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)]
         if form == "scaled":
             surrogates.append(at_old_policy(batch.adv_c))
-
-        before = np.zeros_like(c)  # g - c on the minibatch before; zero at theta_k
-
-        def slopes(L_R: float, L_C: FloatArray, *L_C_old: FloatArray) -> list[Any]:
-            nonlocal before
-            here = horizon * (L_C - sum(L_C_old))
-            g, before = c + (before if independent else here), here
-            return [
-                -1.0 / scale,
-                (lam + alpha * w * np.maximum(g, 0.0)) * rho / scale,
-                *(0.0 for _ in L_C_old),
-            ]
-
-        return SurrogateObjective(surrogates, self.config.clip, slopes), effective
+        function = loss_of_independent_hinge if independent else loss
+        observe = remember if independent else None
+        return Loss(function, *surrogates, clip=self.config.clip, observe=observe), effective
 
     def _gradient_norm(self, batch: Batch) -> FloatArray:
         """Return ||grad mean(r A_c)|| at theta_k of each cost on the full batch, shape (K,)."""
-        actor = self.learner.policy.actor
-        gradients = [
-            actor.score_gradient(batch.observation, batch.action, A) for A in batch.adv_c.T
-        ]
-        return np.array([float(gradient.norm()) for gradient in gradients])
+        score = self.learner.policy.actor.score_gradient
+        gradients = [score(batch.observation, batch.action, A) for A in batch.adv_c.T]
+        return np.array([float(np.linalg.norm(gradient)) for gradient in gradients])
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
+        """Return the multipliers and the weight."""
         return {**super().state_dict(), "weight": self.weight.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
+        """Put back what `state_dict` returned."""
         super().load_state_dict(state)
         self.weight.load_state_dict(state["weight"])

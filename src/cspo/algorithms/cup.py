@@ -1,10 +1,10 @@
-"""CUP: constrained update projection, improve first and project back afterwards (Yang et al., 2022).
+"""CUP: constrained update projection, improve and project back afterwards (Yang et al., 2022).
 
-    1. improvement   maximise  mean min(r A_r, clip(r, 1 - eps, 1 + eps) A_r)              gives pi_half
+    1. improvement   maximise  mean min(r A_r, clip(r, 1 - eps, 1 + eps) A_r)        gives pi_half
     2. projection    minimise  mean(r sum_i lam_i rho A_c_i) + mean KL(pi_theta || pi_half)
 
     rho  = (1 - gamma lambda_GAE) / (1 - gamma)            5.95 for 0.99 and 0.95
-    lam  <- Adam ascent on lam (J_c - d), clamped to [0, lam_max], once per epoch, before both stages
+    lam  <- Adam ascent on lam (J_c - d), clamped to [0, lam_max], once per epoch, before both
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), in both stages relative to the policy that collected the
 data, A_r = reward advantage (standardised), A_c_i = cost advantages (centred), lam = `multiplier`,
@@ -20,34 +20,28 @@ stage 1 has left.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-from cspo.algorithms.duals import MultiplierSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.learner import Learner, Loss, Reference
 from cspo.algorithms.registry import DASHED, Look, Traits, register
+from cspo.algorithms.settings import MultiplierSettings
 from cspo.algorithms.surrogates import clip_fraction, clipped_reward, divergence, unclipped
-from cspo.errors import CspoError, require_positive
-from cspo.optim.objective import Reference, SurrogateObjective
+from cspo.errors import CspoError
+from cspo.settings import not_negative, positive, setting
 from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
 
 
 @dataclass(frozen=True)
 class CUPConfig(MultiplierSettings):
     """Settings of CUP."""
 
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio in the improvement."""
-    multiplier_lr: float = 0.01
+    multiplier_lr: float = setting(0.01, positive)
     """Step size of the multiplier."""
-    multiplier_max: float = 2.0
+    multiplier_max: float = setting(2.0, not_negative)
     """Upper bound of the multiplier."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        require_positive(self, "clip")
 
 
 @register("cup")
@@ -63,27 +57,27 @@ class CUP(WithDual):
     def __init__(
         self, config: CUPConfig, learner: Learner, num_costs: int, discount: Discount
     ) -> None:
-        """See `Algorithm`."""
+        """Start the multipliers; rho needs a discount below 1."""
+        super().__init__(config, learner, num_costs, discount)
         gamma, lambda_GAE = discount
         if gamma >= 1.0:
             raise CspoError("CUP divides by 1 - gamma: it needs a discount of costs below 1.")
-        self.config, self.learner = config, learner
         self.rho = (1.0 - gamma * lambda_GAE) / (1.0 - gamma)
-        self.dual = config.make_dual(num_costs)
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        eps = self.config.clip
+        """Move the multipliers, improve, and project."""
+        eps, rho = self.config.clip, self.rho
         lam = self.dual.step(J_c, d)
-        improvement = SurrogateObjective([clipped_reward(batch.adv_r)], eps, lambda L_R: (-1.0,))
+        improvement = Loss(lambda L_R: -L_R, clipped_reward(batch.adv_r), clip=eps)
         fit = self.learner.fit(batch, improvement)
 
-        half = Reference(fit.mean, self.learner.policy.actor.log_std.clone())
-        A_c = batch.adv_c
-        projection = SurrogateObjective(
-            [unclipped(A_c), divergence(A_c)], eps, lambda L_C, KL: (self.rho * lam, 1.0), half
-        )
-        projected = self.learner.fit_actor(batch, projection, half)
+        def projection(L_C: Any, KL: Any) -> Any:
+            return rho * lam @ L_C + KL
+
+        half = Reference(fit.mean, self.learner.policy.actor.log_std.copy())
+        surrogates = unclipped(batch.adv_c), divergence(batch.adv_c)
+        loss = Loss(projection, *surrogates, clip=eps, reference=half)
+        projected = self.learner.fit_actor(batch, loss, half)
         return {
             **fit.metrics,
             **projected.metrics,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from cspo.errors import CspoError, require_not_negative, require_positive
 from cspo.types import FloatArray
-
-DualRule = Literal["adam", "projected"]
 
 
 class Dual(Protocol):
@@ -40,16 +36,16 @@ class ProjectedAscent:
         self.lr, self.upper = lr, upper
 
     def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
-        """See `Dual`."""
+        """Move the multipliers along the violation and project them."""
         self.lam = np.clip(self.lam + self.lr * (J_c - d), 0.0, self.upper)
         return self.lam
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Dual`."""
+        """Return the multipliers."""
         return {"lam": self.lam.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Dual`."""
+        """Put back what `state_dict` returned."""
         self.lam = np.array(state["lam"])
 
 
@@ -69,7 +65,7 @@ class AdamAscent:
         self.first, self.second, self.count = np.zeros(num_costs), np.zeros(num_costs), 0
 
     def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
-        """See `Dual`."""
+        """Take one step of Adam and clamp."""
         gradient = -(J_c - d)
         self.count += 1
         self.first = self.beta1 * self.first + (1.0 - self.beta1) * gradient
@@ -82,7 +78,7 @@ class AdamAscent:
         return self.lam
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Dual`."""
+        """Return the multipliers and Adam's moments."""
         return {
             "lam": self.lam.copy(),
             "first": self.first.copy(),
@@ -91,7 +87,7 @@ class AdamAscent:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Dual`."""
+        """Put back what `state_dict` returned."""
         self.lam, self.first, self.second = (np.array(state[k]) for k in ("lam", "first", "second"))
         self.count = int(state["count"])
 
@@ -113,7 +109,7 @@ class PIDDual:
         memory: float = 0.95,
         delay: int = 10,
     ) -> None:
-        """Start the integral, and with it K multipliers, at `init`; `memory` is the averages' share of the past."""
+        """Start the integral, and with it K multipliers, at `init`."""
         self.K_P, self.K_I, self.K_D = proportional, integral, derivative
         self.memory, self.delay = memory, delay
         self.I = np.full(num_costs, float(init))
@@ -122,7 +118,7 @@ class PIDDual:
         self.history = np.zeros((1, num_costs))  # smoothed costs, oldest first, at most `delay`
 
     def step(self, J_c: FloatArray, d: FloatArray) -> FloatArray:
-        """See `Dual`."""
+        """Feed the controller one violation."""
         beta = self.memory
         self.I = np.maximum(0.0, self.I + self.K_I * (J_c - d))
         self.error = beta * self.error + (1.0 - beta) * (J_c - d)
@@ -133,100 +129,12 @@ class PIDDual:
         return self.lam
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Dual`."""
+        """Return everything the controller remembers."""
         return {
             name: getattr(self, name).copy() for name in ("lam", "I", "error", "cost", "history")
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Dual`."""
+        """Put back what `state_dict` returned."""
         for name in ("lam", "I", "error", "cost", "history"):
             setattr(self, name, np.array(state[name]))
-
-
-@dataclass(frozen=True)
-class MultiplierSettings:
-    """Settings that algorithms with ascending multipliers share; each has defaults of its own."""
-
-    multiplier_init: float = 0.001
-    """Initial Lagrange multiplier."""
-    multiplier_lr: float = 0.035
-    """Step size of the multiplier."""
-    multiplier_max: float = float("inf")
-    """Upper bound of the multiplier."""
-    dual: DualRule = "adam"
-    """Adam, or projected (plain gradient ascent, cut off at zero)."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_positive(self, "multiplier_lr")
-        require_not_negative(self, "multiplier_init", "multiplier_max")
-        if self.multiplier_init > self.multiplier_max:
-            raise CspoError("--multiplier-init is above --multiplier-max.")
-
-    def make_dual(self, num_costs: int) -> Dual:
-        """Return K multipliers that follow these settings."""
-        kind = AdamAscent if self.dual == "adam" else ProjectedAscent
-        return kind(num_costs, self.multiplier_init, self.multiplier_lr, self.multiplier_max)
-
-
-@dataclass(frozen=True)
-class PIDSettings:
-    """Settings that algorithms with a PID controller share."""
-
-    multiplier_init: float = 0.001
-    """Initial integral I, and with it the initial multiplier."""
-    proportional: float = 0.1
-    """Gain K_P of the averaged violation."""
-    integral: float = 0.01
-    """Gain K_I of the summed violation."""
-    derivative: float = 0.01
-    """Gain K_D of the rise of the averaged cost."""
-    memory: float = 0.95
-    """Share of the past in the two moving averages; 0 switches them off."""
-    delay: int = 10
-    """Epochs over which the rise of the cost is measured."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_positive(self, "delay")
-        require_not_negative(self, "multiplier_init", "proportional", "integral", "derivative")
-        if not 0.0 <= self.memory < 1.0:
-            raise CspoError(f"--memory must be at least 0 and less than 1, not {self.memory}.")
-
-    def make_dual(self, num_costs: int) -> PIDDual:
-        """Return K multipliers that follow these settings."""
-        gains = self.proportional, self.integral, self.derivative
-        return PIDDual(num_costs, self.multiplier_init, *gains, self.memory, self.delay)
-
-
-class WithDual:
-    """The part of an algorithm that remembers nothing between epochs but its multipliers."""
-
-    dual: Dual
-
-    @property
-    def multiplier(self) -> FloatArray:
-        """The Lagrange multipliers, shape (K,)."""
-        return self.dual.lam
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {"dual": self.dual.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""
-        self.dual.load_state_dict(state["dual"])
-
-
-class WithoutDual:
-    """The part of an algorithm that has no multipliers, and remembers nothing between epochs."""
-
-    multiplier: FloatArray  # (K,) zeros, for the log
-
-    def state_dict(self) -> dict[str, Any]:
-        """See `Algorithm`."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """See `Algorithm`."""

@@ -5,11 +5,12 @@ it:
 
     variant     minimise
     corrected   mean_i 1_i ( kl_i - r_i A_i / tau )                       as published
-    paper       mean_i(1_i kl_i) - mean_i(1_i) mean_j(r_j A_j) / tau      as the usual implementation has it
+    paper       mean_i(1_i kl_i) - mean_i(1_i) mean_j(r_j A_j) / tau      as usually implemented
 
     A    = (A_r - sum_i lam_i A_c_i) / (1 + sum_i lam_i)
-    kl_i = KL(pi_theta || pi_k) at sample i, summed over action dimensions; 1_i = 1 if kl_i <= eta, not differentiated
-    lam  <- Adam ascent on lam (J_c - d), clamped to [0, lam_max], once per epoch, before the policy update
+    kl_i = KL(pi_theta || pi_k) at sample i, summed over action dimensions
+    1_i  = 1 if kl_i <= eta, not differentiated
+    lam  <- Adam ascent on lam (J_c - d), clamped to [0, lam_max], once per epoch, before the update
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
 advantages (centred), lam = `multiplier`, tau = `temperature`, eta = `trust`, J_c = mean episode
@@ -23,12 +24,14 @@ not clipped in either.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from cspo.algorithms.duals import MultiplierSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.learner import Loss, Reference
 from cspo.algorithms.registry import SOLID, Look, Traits, register
+from cspo.algorithms.settings import MultiplierSettings
 from cspo.algorithms.surrogates import (
     divergence,
     lagrangian_advantage,
@@ -36,36 +39,27 @@ from cspo.algorithms.surrogates import (
     unclipped,
     unclipped_inside,
 )
-from cspo.errors import require_positive
-from cspo.optim.objective import Reference, SurrogateObjective
-from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.settings import not_negative, positive, setting
+from cspo.types import Batch, FloatArray
 
 
 @dataclass(frozen=True)
 class FOCOPSConfig(MultiplierSettings):
     """Settings of FOCOPS."""
 
-    temperature: float = 1.5
+    temperature: float = setting(1.5, positive)
     """Temperature tau: how much divergence an advantage is worth."""
-    trust: float = 0.02
+    trust: float = setting(0.02, positive)
     """Divergence eta beyond which a sample is masked."""
-    multiplier_init: float = 1.0
+    multiplier_init: float = setting(1.0, not_negative)
     """Initial Lagrange multiplier."""
-    multiplier_lr: float = 0.01
+    multiplier_lr: float = setting(0.01, positive)
     """Step size of the multiplier."""
-    multiplier_max: float = 2.0
+    multiplier_max: float = setting(2.0, not_negative)
     """Upper bound of the multiplier."""
     variant: Literal["paper", "corrected"] = "paper"
     """Scale the advantage by the share of samples inside the trust region, or mask it sample by
     sample."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        require_positive(self, "temperature", "trust")
 
 
 @register("focops")
@@ -78,37 +72,23 @@ class FOCOPS(WithDual):
     summary = "moves towards the optimal policy of a trust region, with multipliers"
     traits = Traits("first", "dual")
 
-    def __init__(
-        self, config: FOCOPSConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.dual = config.make_dual(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        tau = self.config.temperature
-        lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
-        A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
-        masked = self.config.variant == "corrected"
+        """Move the multipliers, then the policy towards the best one nearby."""
+        tau, masked = self.config.temperature, self.config.variant == "corrected"
+        A = lagrangian_advantage(batch.adv_r, batch.adv_c, self.dual.step(J_c, d))
         shares: list[float] = []
 
-        def slopes(L: float, KL: float, share: float) -> tuple[float, ...]:
-            shares.append(share)
-            return (-1.0 if masked else -share) / tau, 1.0, 0.0
+        def loss(L: Any, KL: Any, share: Any) -> Any:
+            return KL - (1.0 if masked else share) * L / tau
 
-        surrogates = [
-            unclipped_inside(A) if masked else unclipped(A),
-            divergence(A),
-            share_inside(A),
-        ]
-        old = Reference(batch.mean, batch.log_std)
         fit = self.learner.fit(
-            batch, SurrogateObjective(surrogates, 0.0, slopes, old, self.config.trust)
+            batch,
+            Loss(
+                loss,
+                *(unclipped_inside(A) if masked else unclipped(A), divergence(A), share_inside(A)),
+                reference=Reference(batch.mean, batch.log_std),
+                trust=self.config.trust,
+                observe=lambda L, KL, share: shares.append(share),
+            ),
         )
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "share_inside": float(np.mean(shares)),
-            **fit.metrics,
-        }
+        return fit.report(share_inside=float(np.mean(shares)))

@@ -1,12 +1,12 @@
-"""P3O: penalised proximal policy optimisation, an exact penalty without multipliers (Zhang et al., 2022).
+"""P3O: penalised PPO, an exact penalty without multipliers (Zhang et al., 2022).
 
     minimise  -L_R + kappa sum_i [ mean(r A_c_i) + c_i ]_+
 
     L_R = mean min(r A_r, clip(r, 1 - eps, 1 + eps) A_r)
 
     variant     c
-    paper       J_c - d                 as the usual implementation has it: a cost per episode beside one per step
-    corrected   (1 - gamma)(J_c - d)    as published: the hinge compares like with like
+    paper       J_c - d               as usually implemented: a cost per episode beside one per step
+    corrected   (1 - gamma)(J_c - d)  as published: the hinge compares like with like
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r = reward advantage (standardised), A_c_i = cost
 advantages (centred), kappa = `penalty`, J_c = mean episode cost over the window, d = `cost_limit`,
@@ -21,36 +21,28 @@ kappa, as usually implemented.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from cspo.algorithms.duals import WithoutDual
+from cspo.algorithms.base import WithoutDual
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.registry import DASHED, Look, Traits, register
 from cspo.algorithms.surrogates import clip_fraction, clipped_reward, unclipped
-from cspo.errors import require_not_negative, require_positive
-from cspo.optim.objective import SurrogateObjective
-from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.settings import not_negative, positive, setting
+from cspo.types import Batch, FloatArray, per_constraint
 
 
 @dataclass(frozen=True)
 class P3OConfig:
     """Settings of P3O."""
 
-    penalty: float = 20.0
+    penalty: float = setting(20.0, not_negative)
     """Weight kappa of the penalty."""
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio of the reward."""
     variant: Literal["paper", "corrected"] = "paper"
     """The violation inside the hinge: J_c - d, or times 1 - gamma as published."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_positive(self, "clip")
-        require_not_negative(self, "penalty")
 
 
 @register("p3o")
@@ -63,31 +55,20 @@ class P3O(WithoutDual):
     summary = "PPO with an exact penalty: a hinge on each cost, no multiplier"
     traits = Traits("first", "penalty")
 
-    def __init__(
-        self, config: P3OConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner, self.gamma = config, learner, discount.gamma
-        self.multiplier = np.zeros(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Minimise the penalised loss."""
         eps, kappa = self.config.clip, self.config.penalty
-        c = J_c - d if self.config.variant == "paper" else (1.0 - self.gamma) * (J_c - d)
+        gamma = self.discount.gamma
+        c = J_c - d if self.config.variant == "paper" else (1.0 - gamma) * (J_c - d)
 
-        def slopes(L_R: float, L_C: FloatArray) -> tuple[Any, ...]:
-            return -1.0, kappa * (L_C + c > 0.0)  # the derivative of kappa [L_C + c]_+
+        def loss(L_R: Any, L_C: Any) -> Any:
+            return -L_R + kappa * np.maximum(L_C + c, 0.0).sum()
 
-        objective = SurrogateObjective(
-            [clipped_reward(batch.adv_r), unclipped(batch.adv_c)], eps, slopes
-        )
-        fit = self.learner.fit(batch, objective)
-        L_C = (fit.ratio.double() @ batch.adv_c.double()).numpy() / len(fit.ratio)
-        return {
-            "kl": fit.kl,
-            "passes": fit.passes,
-            "clip_fraction": clip_fraction(fit.ratio, batch.adv_r, eps),
+        surrogates = clipped_reward(batch.adv_r), unclipped(batch.adv_c)
+        fit = self.learner.fit(batch, Loss(loss, *surrogates, clip=eps))
+        L_C = fit.ratio.astype(np.float64) @ batch.adv_c.astype(np.float64) / len(fit.ratio)
+        return fit.report(
+            clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("violation", J_c - d),
             **per_constraint("hinge", np.maximum(L_C + c, 0.0)),
-            **fit.metrics,
-        }
+        )

@@ -1,4 +1,4 @@
-"""PCPO: a reward step, then a projection onto the limit (Yang, Rosca, Narasimhan and Ramadge, 2020).
+"""PCPO: a reward step, then a projection onto the limit (Yang et al., 2020).
 
     step = sqrt(2 delta / q) Hx - [ (sqrt(2 delta / q) r + c) / s ]_+ p        variant="paper"
     step = sqrt(2 delta / q) x  - [ (sqrt(2 delta / q) r + c) / s ]_+ p        variant="corrected"
@@ -22,19 +22,16 @@ whose KL overflows until it gives up; "corrected" shortens it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from cspo.algorithms.duals import WithoutDual
+from cspo.algorithms.base import WithoutDual
+from cspo.algorithms.learner import Trial
 from cspo.algorithms.registry import DASHED, Look, Traits, register
-from cspo.errors import require_one_limit
-from cspo.optim.settings import TrustRegionSettings
-from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
+from cspo.algorithms.settings import TrustRegionSettings
+from cspo.settings import positive, setting
+from cspo.types import Batch, FloatArray
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,8 @@ class PCPOConfig(TrustRegionSettings):
 
     variant: Literal["paper", "corrected"] = "paper"
     """As in the paper's experiments, with Hx in the reward step, or x as it should be."""
-    backtracks: int = 200
+    backtracks: int = setting(200, positive)
     """Tries of the line search, each 0.8 times the one before."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_one_limit("PCPO", num_costs)
-        TrustRegionSettings.validate(self, num_costs)
 
 
 @register("pcpo")
@@ -62,15 +54,8 @@ class PCPO(WithoutDual):
     summary = "reward step, then a projection onto the limit; one limit"
     traits = Traits("second", "projection", several_limits=False)
 
-    def __init__(
-        self, config: PCPOConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.multiplier = np.zeros(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Take the reward step, project it, train the critics."""
         cfg, delta, corrected = (
             self.config,
             self.config.kl_limit,

@@ -11,30 +11,21 @@ reference for what ignoring the limits costs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
-
-from cspo.algorithms.duals import WithoutDual
+from cspo.algorithms.base import WithoutDual
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.registry import DOTTED, Look, Traits, register
-from cspo.errors import require_positive
-from cspo.optim.clipped import fit_clipped
-from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward
+from cspo.settings import positive, setting
+from cspo.types import Batch, FloatArray
 
 
 @dataclass(frozen=True)
 class PPOConfig:
     """Settings of PPO."""
 
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        require_positive(self, "clip")
 
 
 @register("ppo")
@@ -47,13 +38,9 @@ class PPO(WithoutDual):
     summary = "unconstrained PPO: measures costs, ignores limits"
     traits = Traits("first", "none")
 
-    def __init__(
-        self, config: PPOConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.multiplier = np.zeros(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        return fit_clipped(self.learner, batch, batch.adv_r, self.config.clip)
+        """Maximise L_R."""
+        eps = self.config.clip
+        loss = Loss(lambda L_R: -L_R, clipped_reward(batch.adv_r), clip=eps)
+        fit = self.learner.fit(batch, loss)
+        return fit.report(clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps))

@@ -15,30 +15,22 @@ reward and the cost separately.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cspo.algorithms.duals import MultiplierSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.learner import Loss
 from cspo.algorithms.registry import SOLID, Look, Traits, register
-from cspo.algorithms.surrogates import lagrangian_advantage
-from cspo.errors import require_positive
-from cspo.optim.clipped import fit_clipped
-from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
+from cspo.algorithms.settings import MultiplierSettings
+from cspo.algorithms.surrogates import clip_fraction, clipped_reward, lagrangian_advantage
+from cspo.settings import positive, setting
+from cspo.types import Batch, FloatArray
 
 
 @dataclass(frozen=True)
 class PPOLagConfig(MultiplierSettings):
     """Settings of PPO-Lag."""
 
-    clip: float = 0.2
+    clip: float = setting(0.2, positive)
     """Clip range eps of the probability ratio."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        require_positive(self, "clip")
 
 
 @register("ppo-lag")
@@ -51,15 +43,9 @@ class PPOLag(WithDual):
     summary = "PPO on the Lagrangian, one adaptive multiplier per constraint"
     traits = Traits("first", "dual")
 
-    def __init__(
-        self, config: PPOLagConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.dual = config.make_dual(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
-        lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
+        """Move the multipliers, then maximise the clipped surrogate of A."""
+        lam, eps = self.dual.step(J_c, d), self.config.clip
         A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
-        return fit_clipped(self.learner, batch, A, self.config.clip)
+        fit = self.learner.fit(batch, Loss(lambda L: -L, clipped_reward(A), clip=eps))
+        return fit.report(clip_fraction=clip_fraction(fit.ratio, A, eps))

@@ -6,13 +6,11 @@ import dataclasses
 import importlib
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from cspo.algorithms.learner import Learner
 from cspo.errors import CspoError, nearest
 from cspo.types import Batch, Discount, FloatArray
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
 
 # Modules of this package.
 BUILT_IN = (
@@ -22,12 +20,10 @@ BUILT_IN = (
 
 
 class Traits(NamedTuple):
-    """What tells algorithms apart at a glance; the table in docs/algorithms/README.md is made from it."""
+    """What tells algorithms apart at a glance, as in the table of docs/algorithms/README.md."""
 
-    order: Literal[
-        "first", "second"
-    ]  # gradient steps on minibatches, or one trust-region step per epoch
-    limits: str  # what enforces them, in a word or two: "dual", "penalty", "dual and penalty", "projection", ..., "none"
+    order: Literal["first", "second"]  # minibatch gradients, or one trust-region step per epoch
+    limits: str  # what enforces them: "dual", "penalty", "dual and penalty", ..., "none"
     feasible_start: bool = False  # whether it needs a policy within the limits to start from
     several_limits: bool = True  # whether it takes more than one constraint
 
@@ -93,7 +89,7 @@ _registry: dict[str, Any] = {}
 
 
 def register(name: str) -> Callable[[type[AlgorithmType]], type[AlgorithmType]]:
-    """Make a class available as `--algo name`; it needs a frozen dataclass `Config` as an attribute.
+    """Make a class with a frozen dataclass `Config` available as `--algo name`.
 
     A later class of the same name takes the place of an earlier one, except that built-in names
     stay what they are.
@@ -113,11 +109,12 @@ def _is_built_in(cls: type) -> bool:
 
 
 def _check(name: str, cls: Any) -> None:
-    """Refuse a user's class that could not be used, or a name that is not free or cannot name a folder."""
+    """Refuse a user's class that could not be used, or a name that is not free or no name."""
     _load_built_in()
     if name in _registry and _is_built_in(_registry[name]):
         raise CspoError(
-            f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another one."
+            f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another "
+            "one."
         )
     if re.fullmatch(r"\w[\w.-]*", name) is None:
         raise CspoError(f"{name!r} cannot name an algorithm: use letters, digits and dashes.")
@@ -135,7 +132,7 @@ def _check(name: str, cls: Any) -> None:
 
 
 def registered_by(module: str) -> list[str]:
-    """Return the names of the algorithms that a module, or a package with its modules, has registered."""
+    """Return the names of the algorithms that a module, or a package, has registered."""
     return [
         name for name, cls in _registry.items() if f"{cls.__module__}.".startswith(f"{module}.")
     ]

@@ -31,7 +31,7 @@ class SensitivityWeight:
         self.value = np.full(num_costs, np.nan)  # (K,) NaN until a constraint has been counted
 
     def update(self, gradient_norm: FloatArray, counts: NDArray[np.bool_]) -> FloatArray:
-        """Take in the epoch's gradient norms (K,) where `counts` (K,) is true, and return the weights (K,)."""
+        """Take in gradient norms (K,) where `counts` (K,) is true, and return the weights (K,)."""
         clipped = np.clip(1.0 / (gradient_norm**2 + self.epsilon), self.low, self.high)
         old = np.where(np.isnan(self.value), clipped, self.value)
         beta = self.memory

@@ -8,10 +8,11 @@ is inside if kl <= `trust`; both belong to the objective, see `cspo.optim.object
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import numpy as np
+
+from cspo.types import Array, FloatArray
 
 # As `kernels.actor_forward` knows them.
 CLIPPED_MIN, CLIPPED_MAX, CONSTANT, UNCLIPPED, UNCLIPPED_INSIDE, DIVERGENCE, INSIDE = range(7)
@@ -20,54 +21,63 @@ NEED_REFERENCE = (UNCLIPPED_INSIDE, DIVERGENCE, INSIDE)
 
 @dataclass(frozen=True)
 class Surrogate:
-    """The mean over samples of a function of the ratio and of one advantage (n,) or K of them (n, K)."""
+    """The mean over samples of a function of the ratio and of advantages, (n,) or (n, K)."""
 
     kind: int
-    A: Tensor
+    A: Array
 
 
-def clipped_reward(A: Tensor) -> Surrogate:
-    """L_R = mean min(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic estimate of the improvement."""
+def clipped_reward(A: Array) -> Surrogate:
+    """L_R = mean min(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic improvement."""
     return Surrogate(CLIPPED_MIN, A)
 
 
-def clipped_cost(A: Tensor) -> Surrogate:
-    """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic estimate of the cost."""
+def clipped_cost(A: Array) -> Surrogate:
+    """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic cost."""
     return Surrogate(CLIPPED_MAX, A)
 
 
-def at_old_policy(A: Tensor) -> Surrogate:
+def at_old_policy(A: Array) -> Surrogate:
     """L(theta_k) = mean A: the surrogate on the same samples before the update; no gradient."""
     return Surrogate(CONSTANT, A)
 
 
-def unclipped(A: Tensor) -> Surrogate:
+def unclipped(A: Array) -> Surrogate:
     """L = mean(r A): the first-order estimate of the change itself."""
     return Surrogate(UNCLIPPED, A)
 
 
-def unclipped_inside(A: Tensor) -> Surrogate:
+def unclipped_inside(A: Array) -> Surrogate:
     """L = mean(1[kl <= trust] r A): samples outside the trust region count as zero."""
     return Surrogate(UNCLIPPED_INSIDE, A)
 
 
-def divergence(A: Tensor) -> Surrogate:
+def divergence(A: Array) -> Surrogate:
     """D = mean(1[kl <= trust] kl), over as many samples as A has."""
-    return Surrogate(DIVERGENCE, A.new_ones(len(A)))
+    return Surrogate(DIVERGENCE, np.ones(len(A), np.float32))
 
 
-def share_inside(A: Tensor) -> Surrogate:
+def share_inside(A: Array) -> Surrogate:
     """Share = mean 1[kl <= trust], over as many samples as A has; no gradient."""
-    return Surrogate(INSIDE, A.new_ones(len(A)))
+    return Surrogate(INSIDE, np.ones(len(A), np.float32))
 
 
-def lagrangian_advantage(A_r: Tensor, A_c: Tensor, lam: Tensor) -> Tensor:
+def lagrangian_advantage(A_r: Array, A_c: Array, lam: FloatArray) -> Array:
     """A = (A_r - sum_i lam_i A_c_i) / (1 + sum_i lam_i), with A_c (B, K) and lam (K,)."""
-    return (A_r - A_c @ lam) / (1.0 + lam.sum())
+    price = lam.astype(A_c.dtype)
+    with np.errstate(invalid="ignore"):  # what is not finite is refused later, in words
+        A: Array = (A_r - A_c @ price) / (1.0 + price.sum())
+    return A
 
 
-def clip_fraction(ratio: Tensor, A: Tensor, eps: float, *, pessimistic_max: bool = False) -> float:
-    """Return the share of samples whose clipped term is the active one, so that they give no gradient."""
-    outside = (ratio - 1.0) * A.sign()
+def clip_fraction(ratio: Array, A: Array, eps: float, *, pessimistic_max: bool = False) -> float:
+    """Return the share of samples whose clipped term is the active one: they give no gradient."""
+    outside = (ratio - np.float32(1.0)) * np.sign(A)
     active = outside < -eps if pessimistic_max else outside > eps
-    return float(active.float().mean())
+    return float(active.mean())
+
+
+def softplus(x: Any) -> Any:
+    """Return log(1 + exp(x)) without overflow, of real or complex numbers."""
+    sign = np.where(np.real(x) >= 0.0, 1.0, -1.0)
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-sign * x))

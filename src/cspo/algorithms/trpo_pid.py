@@ -1,4 +1,4 @@
-"""TRPO-PID: a trust-region step on the Lagrangian, with PID-controlled multipliers (Stooke, Achiam and Abbeel, 2020).
+"""TRPO-PID: a trust-region step with PID-controlled multipliers (Stooke et al., 2020).
 
     lam  = [K_P P + I + K_D D]_+            once per epoch, before the policy update
     P    = average of J_c - d               I = [I + K_I (J_c - d)]_+
@@ -21,29 +21,21 @@ is divided by 1 + lam.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cspo.algorithms.duals import PIDDual, PIDSettings, WithDual
+from cspo.algorithms.base import WithDual
+from cspo.algorithms.duals import PIDDual
+from cspo.algorithms.learner import Trial
 from cspo.algorithms.registry import DASHED, Look, Traits, register
+from cspo.algorithms.settings import PIDSettings, TrustRegionSettings
 from cspo.algorithms.surrogates import lagrangian_advantage
-from cspo.optim.settings import TrustRegionSettings
-from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-if TYPE_CHECKING:
-    from cspo.optim.minibatch import Learner
-    from cspo.optim.trust_region import Trial
+from cspo.types import Batch, FloatArray, per_constraint
 
 
 @dataclass(frozen=True)
 class TRPOPIDConfig(PIDSettings, TrustRegionSettings):
     """Settings of TRPO-PID."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that make no sense."""
-        super().validate(num_costs)
-        TrustRegionSettings.validate(self, num_costs)
 
 
 @register("trpo-pid")
@@ -57,18 +49,10 @@ class TRPOPID(WithDual):
     summary = "trust-region step on the Lagrangian, multipliers from a PID controller"
     traits = Traits("second", "dual")
 
-    def __init__(
-        self, config: TRPOPIDConfig, learner: Learner, num_costs: int, discount: Discount
-    ) -> None:
-        """See `Algorithm`."""
-        self.config, self.learner = config, learner
-        self.dual = config.make_dual(num_costs)
-
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """See `Algorithm`."""
+        """Move the multipliers, take the step, train the critics."""
         cfg, delta = self.config, self.config.kl_limit
-        lam = batch.adv_c.new_tensor(self.dual.step(J_c, d))
-        A = lagrangian_advantage(batch.adv_r, batch.adv_c, lam)
+        A = lagrangian_advantage(batch.adv_r, batch.adv_c, self.dual.step(J_c, d))
 
         region = self.learner.trust_region(batch, cfg.damping, cfg.cg_iterations)
         (x,) = region.solve(region.gradient(A))

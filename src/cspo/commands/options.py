@@ -1,4 +1,4 @@
-"""Command-line options from dataclasses: tyro reads them and writes the help; errors are one plain line."""
+"""Command-line options from dataclasses: tyro reads them; errors are one plain line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import inspect
 import io
-import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
-from cspo.config import parse_text
 from cspo.errors import CspoError, flag, nearest
+from cspo.settings import parse_text, written
 
 Options = TypeVar("Options")
 PluginOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
@@ -135,16 +134,3 @@ def _metavar(hint: Any) -> str:
     if arguments:  # X | None
         return _metavar(arguments[0])
     return {int: "INT", float: "FLOAT", str: "TEXT"}.get(hint, "VALUE")
-
-
-def written(value: Any) -> str:
-    """Return a value as it would be typed."""
-    if value in ((), [], {}):
-        return "none"
-    if isinstance(value, dict):
-        return ",".join(f"{key}={json.dumps(item)}" for key, item in value.items())
-    if isinstance(value, tuple | list):
-        return ",".join(map(written, value))
-    if isinstance(value, float):
-        return f"{value:g}" if float(f"{value:g}") == value else repr(value)
-    return "none" if value is None else str(value)

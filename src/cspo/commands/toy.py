@@ -10,7 +10,8 @@ from typing import Annotated
 import tyro
 
 from cspo.commands.options import parse, typed
-from cspo.errors import CspoError, require_not_negative, require_positive
+from cspo.errors import CspoError
+from cspo.settings import check_fields, not_negative, positive, setting
 
 LONGEST = 100_000  # iterations
 
@@ -25,17 +26,17 @@ class ToyOptions:
 
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "toy"
     """Folder for the pictures."""
-    steps: typed(int, "steps") = 200  # type: ignore[valid-type]
+    steps: typed(int, "steps") = setting(200, positive)  # type: ignore[valid-type]
     """Iterations."""
-    alpha: typed(float, "alpha") = 0.85  # type: ignore[valid-type]
+    alpha: typed(float, "alpha") = setting(0.85, not_negative)  # type: ignore[valid-type]
     """Fraction of the violation that CSPO's correction aims to remove."""
-    step_theta: typed(float, "step_theta") = 0.1  # type: ignore[valid-type]
+    step_theta: typed(float, "step_theta") = setting(0.1, positive)  # type: ignore[valid-type]
     """Step size of the parameters, for both."""
-    step_lambda: typed(float, "step_lambda") = 0.05  # type: ignore[valid-type]
+    step_lambda: typed(float, "step_lambda") = setting(0.05, positive)  # type: ignore[valid-type]
     """Step size of the multiplier, for both."""
     steepness: typed(float, "steepness") = 2.0  # type: ignore[valid-type]
     """Exponent of the constraint: larger is steeper, with the same feasible set."""
-    curvature: typed(float, "curvature") = 0.2  # type: ignore[valid-type]
+    curvature: typed(float, "curvature") = setting(0.2, positive)  # type: ignore[valid-type]
     """Curvature of the objective: smaller makes the boundary steeper next to it."""
     start: typed(tuple[float, ...], "start") = (0.0, 1.5)  # type: ignore[valid-type]
     """Where both start."""
@@ -46,8 +47,7 @@ class ToyOptions:
 def main(arguments: Sequence[str]) -> int:
     """Run `cspo toy`."""
     options = parse(ToyOptions, "toy", arguments)
-    require_positive(options, "steps", "step_theta", "step_lambda", "curvature")
-    require_not_negative(options, "alpha")
+    check_fields(options)
     if options.steps > LONGEST:
         raise CspoError(f"--steps must be at most {LONGEST}, not {options.steps}.")
     if not 1.0 <= options.steepness <= 10.0:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
-import textwrap
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,48 +12,11 @@ import tyro
 
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.commands.options import HELP, PluginOption, option_names, parse, typed
-from cspo.config import TrainConfig, from_dict, make_config, read_settings, use_plugin
+from cspo.config import GROUPS, TrainConfig, from_dict, make_config, read_settings, use_plugin
 from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError
+from cspo.settings import explanations
 
-# group: what it is about, and its settings
-GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "environment": ("What the environment is made with.", ("cost_terms", "env_options")),
-    "run": (
-        "How long to train, and with how much in parallel.",
-        ("total_steps", "steps_per_epoch", "num_envs", "seed", "threads", "episode_window"),
-    ),
-    "policy": (
-        "The networks and what they see.",
-        (
-            *("hidden_sizes", "log_std_init", "normalise_observations", "observation_clip"),
-            *("observation_std_floor", "normalise_rewards", "normalise_costs"),
-        ),
-    ),
-    "advantages": (
-        "How rewards and costs are credited to actions.",
-        ("gamma", "gae_lambda", "cost_gamma", "cost_gae_lambda"),
-    ),
-    "update": (
-        "How the networks are fitted to an epoch.",
-        (
-            *(
-                "passes",
-                "minibatch_size",
-                "target_kl",
-                "kl_check",
-                "actor_lr",
-                "actor_lr_decay",
-                "critic_lr",
-            ),
-            *("max_grad_norm", "critic_l2", "entropy_coefficient"),
-        ),
-    ),
-    "files": (
-        "What is kept in the run folder.",
-        ("checkpoint_every", "keep_checkpoints", "tensorboard"),
-    ),
-}
 DESCRIPTION = """Train a policy that maximises return while keeping costs under limits.
 
 Examples:
@@ -100,8 +60,8 @@ def _resume(arguments: Sequence[str]) -> int:
     for word in arguments:
         if word.split("=", 1)[0] in kept:
             raise CspoError(
-                f"A resumed run keeps its settings: leave out {word.split('=', 1)[0]}. Only --total-steps and "
-                "--threads can change."
+                f"A resumed run keeps its settings: leave out {word.split('=', 1)[0]}. Only "
+                "--total-steps and --threads can change."
             )
     options = parse(ResumeOptions, "train", arguments)
     from cspo.runs.session import resume
@@ -117,7 +77,7 @@ def _resume(arguments: Sequence[str]) -> int:
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, bool]:
-    """Return the settings, the run folder and whether to be quiet, from what was typed after `cspo train`."""
+    """Return the settings, the run folder and whether to be quiet, from what was typed."""
     words = [word for word in arguments if word not in HELP]
     file = _value_of("--config", words)
     named = {} if file is None else read_settings(file)
@@ -132,19 +92,12 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
         raise CspoError(
             "Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`."
         )
-    values = {
-        name: value for group in GROUPS for name, value in vars(getattr(options, group)).items()
-    }
-    own = {} if not hasattr(options, "algorithm") else vars(options.algorithm)
-    named_here = {
-        "task": task,
-        "algo": algo,
-        "cost_limit": options.cost_limit,
-        "algorithm": dict(own),
-        **plugin,
-    }
-    config = from_dict(values | named_here)
-    check_task_name(config.task)  # before PyTorch is loaded
+    grouped = (vars(getattr(options, group)) for group in GROUPS)
+    values = {name: value for group in grouped for name, value in group.items()}
+    own = dict(vars(options.algorithm)) if hasattr(options, "algorithm") else {}
+    named_here = {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": own}
+    config = from_dict(values | named_here | plugin)
+    check_task_name(config.task)  # before MuJoCo is loaded
     return config, options.run_dir, options.quiet
 
 
@@ -162,45 +115,26 @@ def _value_of(name: str, words: Sequence[str]) -> str | None:
 
 
 def options_class(algo: str) -> type:
-    """Return the dataclass of `cspo train` for an algorithm: general settings in groups, then its own."""
-    own = get_algorithm(algo).Config
-    explained = _explanations(TrainConfig)
-    hints = typing.get_type_hints(TrainConfig)
-
-    def setting(name: str) -> Any:
-        return typed(hints[name], name, explained[name])
-
+    """Return the dataclass of `cspo train` for an algorithm: the groups, then its own settings."""
+    explained, hints = explanations(TrainConfig), typing.get_type_hints(TrainConfig)
     task = _text("TASK", explained["task"] + " See `cspo tasks`.")
+    limit = typed(hints["cost_limit"], "cost_limit", explained["cost_limit"])
+    folder = "New folder for the run; by default runs/TASK-ALGO-seedN."
+    resume = "Continue the run in this folder instead of starting one."
     fields: list[Any] = [
         _field("task", Annotated[task, tyro.conf.Positional], None),
         _field("algo", typed(str, "algo", explained["algo"]), "cspo"),
         _field("plugin", _text("FILE", explained["plugin"]), None),
-        _field("cost_limit", setting("cost_limit"), (25.0,)),
-        _field(
-            "run_dir",
-            _text("DIR", "New folder for the run; by default runs/TASK-ALGO-seedN."),
-            None,
-        ),
+        _field("cost_limit", limit, (25.0,)),
+        _field("run_dir", _text("DIR", folder), None),
         _field("config", _text("FILE", "TOML file with settings; flags win over it."), None),
-        _field(
-            "resume", _text("RUN", "Continue the run in this folder instead of starting one."), None
-        ),
+        _field("resume", _text("RUN", resume), None),
         _field("quiet", Annotated[bool, tyro.conf.arg(help="Print no progress.")], False),
     ]
-    declared = {item.name: item for item in dataclasses.fields(TrainConfig)}
-    for group, (title, names) in GROUPS.items():
-        fields.append(
-            _group(group, title, [_copied(declared[name], setting(name)) for name in names])
-        )
-    own_hints, own_explained = typing.get_type_hints(own), _explanations(own)
-    members = [
-        _copied(item, typed(own_hints[item.name], item.name, own_explained[item.name]))
-        for item in dataclasses.fields(own)
-    ]
-    if members:
-        fields.append(
-            _group("algorithm", f"Settings of {algo}; another --algo has others.", members)
-        )
+    fields += [_group(name, kind, kind.__doc__) for name, kind in GROUPS.items()]
+    own = get_algorithm(algo).Config
+    if dataclasses.fields(own):
+        fields.append(_group("algorithm", own, f"Settings of {algo}; another --algo has others."))
     kind = dataclasses.make_dataclass("TrainOptions", fields, frozen=True)
     kind.__doc__ = DESCRIPTION
     return kind
@@ -210,66 +144,28 @@ def _field(name: str, hint: Any, default: Any) -> Any:
     return name, hint, dataclasses.field(default=default)
 
 
-def _copied(item: dataclasses.Field[Any], hint: Any) -> Any:
-    """Return a field with the name and the default of `item`."""
-    return (
-        item.name,
-        hint,
-        dataclasses.field(default=item.default, default_factory=item.default_factory),
-    )  # type: ignore[call-overload]
-
-
 def _text(metavar: str, explanation: str) -> Any:
-    return Annotated[
-        str | None, tyro.conf.arg(metavar=metavar, help=explanation, help_behavior_hint="")
-    ]
+    argument = tyro.conf.arg(metavar=metavar, help=explanation, help_behavior_hint="")
+    return Annotated[str | None, argument]
 
 
-def _group(name: str, title: str, members: list[Any]) -> Any:
+def _group(name: str, settings: type, title: str) -> Any:
+    """Return the field for a group: its settings again, each read from one word."""
+    explained, hints = explanations(settings), typing.get_type_hints(settings)
+    members: list[Any] = []
+    for item in dataclasses.fields(settings):
+        default: Any = {"default": item.default, "default_factory": item.default_factory}
+        annotation = typed(hints[item.name], item.name, explained[item.name])
+        members.append((item.name, annotation, dataclasses.field(**default)))
     kind = dataclasses.make_dataclass(name, members, frozen=True)
     kind.__doc__ = title
     return name, kind, dataclasses.field(default_factory=kind)
 
 
-def _filled(kind: type, base: TrainConfig, task: str | None) -> Any:
+def _filled(kind: Any, base: TrainConfig, task: str | None) -> Any:
     """Return the options with the settings of `base` as their values."""
-    general = {
-        item.name: dataclasses.replace(
-            getattr(kind(), item.name), **_members(getattr(kind(), item.name), base)
-        )
-        for item in dataclasses.fields(kind)
-        if item.name in GROUPS
-    }
-    if hasattr(kind(), "algorithm"):
-        own = kind().algorithm
-        general["algorithm"] = dataclasses.replace(own, **_members(own, base.algorithm))
-    return dataclasses.replace(
-        kind(), task=task, algo=base.algo, cost_limit=base.cost_limit, **general
-    )
-
-
-def _members(group: Any, source: Any) -> dict[str, Any]:
-    return {item.name: getattr(source, item.name) for item in dataclasses.fields(group)}
-
-
-def _explanations(cls: type) -> dict[str, str]:
-    """Return the string under each field of a dataclass, its own or inherited."""
-    found = {item.name: "" for item in dataclasses.fields(cls)}
-    for part in reversed(cls.__mro__[:-1]):
-        found.update(_own_explanations(part))
-    return found
-
-
-def _own_explanations(cls: type) -> dict[str, str]:
-    try:
-        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError, SyntaxError):  # a class typed into a prompt has no source to read
-        return {}
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for field, following in zip(body.body, body.body[1:], strict=False):
-        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)):
-            continue
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            found[field.target.id] = " ".join(str(following.value.value).split())
-    return found
+    options = kind()
+    names = [name for name in (*GROUPS, "algorithm") if hasattr(options, name)]
+    groups = {name: type(getattr(options, name))(**vars(getattr(base, name))) for name in names}
+    general = {"task": task, "algo": base.algo, "cost_limit": base.cost_limit}
+    return dataclasses.replace(options, **general, **groups)

@@ -1,13 +1,13 @@
-"""Credit: generalised advantage estimation for the reward and K costs, and the batch built from it."""
+"""Credit: generalised advantage estimation for the reward and K costs, and the epoch's batch."""
 
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from cspo.policy.policy import Policy, gaussian_log_prob, standardise
-from cspo.types import Batch, ExtraStreamRule, FloatArray, Rollout
+from cspo.experience.settings import AdvantageSettings
+from cspo.policy.policy import Policy
+from cspo.types import Array, Batch, Discount, ExtraStreamRule, FloatArray, Rollout
 
 
 def gae(
@@ -57,11 +57,8 @@ def next_values(value: FloatArray, rollout: Rollout, end_value: FloatArray) -> F
 def estimate(
     rollout: Rollout,
     policy: Policy,
+    settings: AdvantageSettings,
     epoch_cost: FloatArray,
-    gamma: float,
-    gae_lambda: float,
-    cost_gamma: float,
-    cost_gae_lambda: float,
     extra_stream: ExtraStreamRule | None = None,
 ) -> Batch:
     """Evaluate the rollout with the critics and return the batch the algorithms see.
@@ -77,24 +74,18 @@ def estimate(
     next_value = next_values(value, rollout, _values(policy, rollout.path_end_observation))
 
     signal = policy.signals(rollout.reward, rollout.cost)  # (T, N, 1 + K)
-    discount = [gamma] + [cost_gamma] * num_costs
-    trace = [gae_lambda] + [cost_gae_lambda] * num_costs
+    discounts = [settings.of_rewards] + [settings.of_costs] * num_costs
     target_min = [-np.inf] * (1 + num_costs)
     if extra_stream is not None:
         costs = slice(1, 1 + num_costs)
-        extra = extra_stream(
-            signal[..., costs],
-            value[..., costs],
-            next_value[..., costs],
-            cost_gamma,
-            cost_gae_lambda,
-        )
+        streams = signal[..., costs], value[..., costs], next_value[..., costs]
+        extra = extra_stream(*streams, *settings.of_costs)
         signal = np.concatenate([signal, extra.signal], axis=2)
-        discount += [extra.gamma] * num_costs
-        trace += [extra.gae_lambda] * num_costs
+        discounts += [Discount(extra.gamma, extra.gae_lambda)] * num_costs
         target_min += [extra.target_min] * num_costs
     path_end = rollout.terminated | rollout.truncated
-    advantage = gae(signal, value, next_value, path_end, np.array(discount), np.array(trace))
+    gamma, gae_lambda = np.array(discounts).T  # (C,) each
+    advantage = gae(signal, value, next_value, path_end, gamma, gae_lambda)
     target = np.maximum(advantage + value, target_min).reshape(steps * num_envs, -1)
 
     advantage = advantage.reshape(steps * num_envs, -1)
@@ -103,27 +94,24 @@ def estimate(
     adv_c, adv_extra = np.split(centred[:, 1:].astype(np.float32), [num_costs], axis=1)
 
     mean = policy.actor.mlp.predict(observation)[0]
-    log_std = policy.actor.log_std.clone()
     return Batch(
         observation=observation,
         action=action,
         mean=mean,
-        log_std=log_std,
-        log_prob=gaussian_log_prob(standardise(action, mean, log_std), log_std),
-        adv_r=torch.from_numpy(adv_r.astype(np.float32)),
-        adv_c=torch.from_numpy(np.ascontiguousarray(adv_c)),
-        value_target=torch.from_numpy(np.ascontiguousarray(target.T, dtype=np.float32)),
+        log_std=policy.actor.log_std.copy(),
+        log_prob=policy.actor.log_prob(action, mean),
+        adv_r=adv_r.astype(np.float32),
+        adv_c=np.ascontiguousarray(adv_c),
+        value_target=np.ascontiguousarray(target.T, dtype=np.float32),
         any_cost=(rollout.cost != 0.0).any(axis=(0, 1)),
         epoch_cost=epoch_cost,
         episode_length=_mean_length(path_end),
-        adv_extra=None
-        if extra_stream is None
-        else torch.from_numpy(np.ascontiguousarray(adv_extra)),
+        adv_extra=None if extra_stream is None else np.ascontiguousarray(adv_extra),
     )
 
 
 def _mean_length(path_end: NDArray[np.bool_]) -> float:
-    """Return the mean length of the episodes that ended at `path_end` (T, N); T if there are none."""
+    """Return the mean length of the episodes that ended at `path_end` (T, N), else T."""
     steps = len(path_end)
     last = steps - path_end[::-1].argmax(
         axis=0
@@ -133,5 +121,5 @@ def _mean_length(path_end: NDArray[np.bool_]) -> float:
     )
 
 
-def _values(policy: Policy, observation: torch.Tensor) -> FloatArray:
-    return policy.values(observation).numpy().T.astype(np.float64)  # (n, C)
+def _values(policy: Policy, observation: Array) -> FloatArray:
+    return policy.values(observation).T.astype(np.float64)  # (n, C)

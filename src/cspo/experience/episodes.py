@@ -10,7 +10,7 @@ from cspo.types import Episodes, FloatArray, Rollout
 
 
 class EpisodeWindow:
-    """First in, first out, over epochs. J_c is the plain mean of undiscounted episode costs in it."""
+    """First in, first out, over epochs; J_c is the mean of the undiscounted costs in it."""
 
     def __init__(self, size: int, num_costs: int) -> None:
         """Keep the last `size` episodes."""
@@ -60,7 +60,7 @@ def _mean(values: FloatArray) -> float:
 
 
 def cost_without_episodes(rollout: Rollout, time_limit: int | None) -> FloatArray:
-    """Estimate J_c (K,) before any episode has finished: cost per step times the length of an episode.
+    """Estimate J_c (K,) before any episode has finished: cost per step times an episode's length.
 
     Where the time limit is not known, the steps collected so far stand for the length, a lower
     bound.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cspo.envs.batch import BatchEnv, StepResult
@@ -29,11 +28,9 @@ def collect(
         seed: Seed of the reset in the first epoch of a run, None later.
     """
     shape = (steps, env.num_envs)
-    observation = torch.empty(*shape, env.observation_size)
+    observation = np.empty((*shape, env.observation_size), np.float32)
     noise = rng.standard_normal((*shape, env.action_size), dtype=np.float32)
-    action = torch.from_numpy(
-        noise * policy.actor.log_std.exp().numpy()
-    )  # the mean is added step by step
+    action = noise * np.exp(policy.actor.log_std)  # the mean is added step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     half_range = 0.5 * (env.action_high - env.action_low)
@@ -41,15 +38,14 @@ def collect(
     path_end: list[tuple[int, int]] = []
     path_end_observation: list[NDArray[np.float32]] = []
 
-    observation_array, action_array = observation.numpy(), action.numpy()
     actor, normaliser = policy.actor.mlp, policy.normaliser
     raw = env.reset(seed)
     _check_reset(raw)
     normaliser.push(raw)
     for t in range(steps):
-        observation_array[t] = normaliser(raw)
-        action_array[t] += actor.output(observation_array[t])
-        result = env.step(action_array[t] * half_range + centre)
+        observation[t] = normaliser(raw)
+        action[t] += actor.output(observation[t])
+        result = env.step(action[t] * half_range + centre)
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
         ended = terminated[t] | truncated[t]
         last = final[ended]
@@ -76,12 +72,12 @@ def collect(
         terminated,
         truncated,
         np.array(path_end, dtype=np.int64).reshape(-1, 2),
-        torch.from_numpy(end_observation),
+        end_observation,
     )
 
 
 def finished_episodes(rollout: Rollout) -> Episodes:
-    """Return the episodes that terminated or timed out; one cut by the epoch's end leaves no statistics."""
+    """Return the episodes that terminated or timed out; one cut by the epoch's end is none."""
     ended = rollout.terminated | rollout.truncated
     t, n = np.nonzero(ended)  # in order of time
     steps, num_envs = ended.shape
@@ -125,6 +121,7 @@ def _report_fault(result: StepResult, t: int) -> None:
         if bad.any():
             env = int(np.argmax(bad))
             raise EnvironmentFault(
-                f"Environment {env} returned a non-finite {name} at step {t + 1} of the epoch ({value[env]}). "
+                f"Environment {env} returned a non-finite {name} at step {t + 1} of the epoch "
+                f"({value[env]}). "
                 "Training stopped; the last checkpoint is intact."
             )

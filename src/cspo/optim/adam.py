@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from cspo.optim import kernels
+from cspo.types import Array
 
 
 class FlatAdam:
@@ -18,34 +17,22 @@ class FlatAdam:
     taken.
     """
 
-    def __init__(self, parameters: Tensor, lr: float) -> None:
+    def __init__(self, parameters: Array, lr: float) -> None:
         """Optimise `parameters`, (P,) or (M, P), in place."""
         self.lr, self.count = lr, 0
-        self.parameters = np.atleast_2d(parameters.numpy())  # (M, P), shares memory
+        self.parameters = np.atleast_2d(parameters)  # (M, P), shares memory
         self.first, self.second = np.zeros_like(self.parameters), np.zeros_like(self.parameters)
 
-    def step(self, gradient: Tensor, l2: float = 0.0, max_norm: float = np.inf) -> None:
+    def step(self, gradient: Array, l2: float = 0.0, max_norm: float = np.inf) -> None:
         """Take one step against `gradient`, which is overwritten."""
         self.count += 1
-        for row, row_gradient in enumerate(np.atleast_2d(gradient.numpy())):
-            kernels.adam(
-                self.parameters[row],
-                row_gradient,
-                self.first[row],
-                self.second[row],
-                self.count,
-                self.lr,
-                l2,
-                max_norm,
-            )
+        rows = (self.parameters, np.atleast_2d(gradient), self.first, self.second)
+        for arrays in zip(*rows, strict=True):
+            kernels.adam(*arrays, self.count, self.lr, l2, max_norm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments and the step count; the learning rate belongs to the schedule."""
-        return {
-            "first": torch.from_numpy(self.first.copy()),
-            "second": torch.from_numpy(self.second.copy()),
-            "count": self.count,
-        }
+        return {"first": self.first.copy(), "second": self.second.copy(), "count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""

@@ -1,11 +1,11 @@
-"""The curvature of the mean KL of a Gaussian actor, applied to vectors without double backpropagation.
+"""The curvature of a Gaussian actor's mean KL, applied to vectors.
 
     K(theta) = mean over samples and action dimensions of KL(old || new)
 
 At the old policy the Hessian of K by the means is 1 / std^2, by each log-std 2, and nothing mixes,
 so with J the Jacobian of the mean network
 
-    H v = [ sum_s J_s^T (1 / std^2) J_s v_mlp / (n A) ,  2 v_log_std / A ]        n samples, A action dimensions
+    H v = [ sum_s J_s^T (1 / std^2) J_s v_mlp / (n A) ,  2 v_log_std / A ]     n samples, A actions
 
 A product is one forward-mode pass, J v, and one backward pass, J^T u, through activations that are
 kept for the whole batch. Samples are taken in pieces that fit the cache; their sums are float32,
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cspo.arithmetic import kernel
+from cspo.policy.gaussian import Actor
 from cspo.policy.kernels import mlp_backward, mlp_forward
-from cspo.policy.policy import Actor
 from cspo.types import Batch, FloatArray
 
 ROWS = 512  # samples per piece: activations, tangents and deltas then fit the processor's cache
@@ -32,9 +32,10 @@ ROWS = 512  # samples per piece: activations, tangents and deltas then fit the p
 def mlp_tangent(
     parameters: Any, sizes: Any, x: Any, work: Any, direction: Any, tangents: Any
 ) -> Any:
-    """Return J v (B, out) for a direction v of the parameters, at the activations in `work`, as a view of `tangents`.
+    """Return J v (B, out) for a direction v of the parameters, as a view of `tangents`.
 
-    `tangents` holds three layers' worth: below, above, and one product.
+    The activations are those in `work`. `tangents` holds three layers' worth: below, above, and
+    one product.
     """
     rows, last, third = x.shape[0], sizes.size - 2, tangents.size // 3
     start, offset = 0, 0
@@ -79,7 +80,7 @@ def add_products(
     scratch: Any,
     total: Any,
 ) -> None:
-    """Add J^T (1 / std^2) J v, summed over all samples x (n, D), to `total` (P,), which is float64."""
+    """Add J^T (1 / std^2) J v, summed over all samples x (n, D), to `total` (P,), float64."""
     rows = works.shape[1] // sizes[1:].sum()
     part = np.empty(total.size, np.float32)
     for piece in range(works.shape[0]):
@@ -94,16 +95,16 @@ def add_products(
 
 
 class Fisher:
-    """H v at an actor's present parameters on a batch; they must not move before the last product."""
+    """H v at an actor's present parameters, which must not move before the last product."""
 
     def __init__(self, actor: Actor, batch: Batch, executor: Executor | None = None) -> None:
-        """Keep the activations of the whole batch; `executor` lends a second thread, which changes no bit."""
+        """Keep the batch's activations; `executor` lends a second thread, which changes no bit."""
         self._executor = executor
         self._sizes = actor.mlp.size_array
-        self._x = np.ascontiguousarray(batch.observation.numpy())
-        self._border = actor.array.size - actor.log_std.shape[0]
-        self._mlp = actor.array[: self._border]
-        self._inverse_variance = np.exp(-2.0 * actor.array[self._border :])
+        self._x = np.ascontiguousarray(batch.observation)
+        self._border = actor.parameters.size - actor.log_std.shape[0]
+        self._mlp = actor.parameters[: self._border]
+        self._inverse_variance = np.exp(-2.0 * actor.parameters[self._border :])
         pieces, layer = -(-len(self._x) // ROWS), ROWS * int(self._sizes[1:].max())
         self._works = np.empty((pieces, ROWS * int(self._sizes[1:].sum())), np.float32)
         for piece, work in enumerate(self._works):

@@ -1,4 +1,4 @@
-"""Compiled inner loops of the update: Adam, a critic's pass, the surrogates and the policy's gradient.
+"""Compiled inner loops of the update: Adam, a critic's pass, surrogates, the policy's gradient.
 
 Each function does a whole minibatch or a whole pass without the interpreter lock. Arrays are as in
 `cspo.policy.kernels`.
@@ -22,7 +22,7 @@ from cspo.policy.kernels import mlp_backward, mlp_forward
 
 @kernel
 def adam(parameters, gradient, first, second, count, lr, l2, max_norm):
-    """Add 2 l2 parameters to the gradient, clip its norm and take the `count`-th Adam step in place."""
+    """Add 2 l2 parameters to the gradient, clip it and take the `count`-th Adam step in place."""
     total = np.float32(0.0)
     twice_l2 = np.float32(2.0 * l2)
     for i in range(parameters.size):
@@ -88,7 +88,7 @@ def critic_pass(
 
 @kernel
 def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, kl):
-    """Fill kl (B,) with KL(new || reference), summed over actions, and shift (B, A) with its slope by the mean."""
+    """Fill kl (B,) with KL(new || reference) and shift (B, A) with its slope by the mean."""
     for row in range(index.size):
         total = np.float32(0.0)
         for column in range(log_std.size):
@@ -104,7 +104,7 @@ def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, k
 
 @kernel
 def surrogate(kind, r, a, low, high, kl, inside):
-    """Return the value of one surrogate at one sample and its slope: by kl for DIVERGENCE, else by the ratio."""
+    """Return a surrogate at one sample and its slope: by kl for DIVERGENCE, else by the ratio."""
     nothing = np.float32(0.0)
     if kind == CONSTANT:
         return a, nothing

@@ -1,55 +1,41 @@
-"""The only minibatch loop: several passes over the epoch's batch, for the actor and every critic."""
+"""The only minibatch loop: passes over the epoch's batch, for the actor and every critic."""
 
 from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from cspo.algorithms.learner import FitResult, Loss, Reference
 from cspo.arithmetic import flush_denormals
 from cspo.errors import CspoError
 from cspo.optim import kernels
 from cspo.optim.adam import FlatAdam
-from cspo.optim.objective import AutogradObjective, Objective, Reference, SurrogateObjective
-from cspo.optim.trust_region import TrustRegion
+from cspo.optim.autograd import AutogradObjective
+from cspo.optim.objective import SurrogateObjective
+from cspo.optim.settings import UpdateSettings
+from cspo.optim.trust_region import FisherTrustRegion
+from cspo.policy.gaussian import mean_kl
 from cspo.policy.networks import Workspace
-from cspo.policy.policy import Policy, gaussian_log_prob, mean_kl, standardise
-from cspo.types import Batch, per_constraint
+from cspo.policy.policy import Policy
+from cspo.types import Array, Batch, per_constraint
 
 Order = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """How a fit went."""
-
-    kl: float  # KL(old || new) over the whole batch at the end, from the policy that collected it
-    kl_reference: (
-        float  # KL(reference || new), which the limit is about; the same but for `fit_actor`
-    )
-    passes: int  # passes done before the KL stop
-    mean: Tensor  # (n, A) of the final policy
-    ratio: Tensor  # (n,) of the final policy to the one that collected the batch
-    metrics: dict[str, float]
+Objective = SurrogateObjective | AutogradObjective
 
 
 class _Pass(NamedTuple):
     """What one pass over the batch gave."""
 
-    critic_errors: list[
-        float
-    ]  # mean squared errors met on the way, one per critic; empty if none was trained
-    mean: Tensor  # (n, A) the policy's means after it
+    critic_errors: list[float]  # mean squared errors met on the way; empty if none was trained
+    mean: Array  # (n, A) the policy's means after it
     stopped: bool  # whether the KL check of a minibatch ended it early
 
 
-class Learner:
+class MinibatchLearner:
     """Owns the optimisers of one policy; `fit` is what first-order algorithms hand their loss to.
 
     `fit_actor` and `fit_critics` are its two halves, for algorithms that train them at different
@@ -61,92 +47,77 @@ class Learner:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        rng: np.random.Generator,
-        *,
-        actor_lr: float = 3e-4,
-        critic_lr: float = 3e-4,
-        passes: int = 10,
-        minibatch_size: int = 512,
-        target_kl: float = 0.02,
-        kl_check: Literal["pass", "minibatch"] = "pass",
-        max_grad_norm: float = 40.0,
-        critic_l2: float = 0.001,
-        entropy_coefficient: float = 0.0,
-        threads: int = 1,
+        self, policy: Policy, settings: UpdateSettings, rng: np.random.Generator, threads: int = 1
     ) -> None:
         """Create the optimisers; `rng` is the stream that shuffles."""
-        self.policy, self.rng = policy, rng
-        self.base_actor_lr = actor_lr
-        self.passes, self.minibatch_size = passes, minibatch_size
-        self.target_kl, self.kl_check = target_kl, kl_check
-        self.max_grad_norm, self.critic_l2 = max_grad_norm, critic_l2
-        self.entropy_coefficient = entropy_coefficient
-        self.actor_optimiser = FlatAdam(policy.actor.parameters, actor_lr)
-        self.critic_optimiser = FlatAdam(policy.critic_parameters, critic_lr)
-        self._actor_space = Workspace(policy.actor.mlp.sizes, minibatch_size)
-        self._critic_spaces = [
-            Workspace(policy.critics.sizes, minibatch_size) for _ in range(policy.critics.count)
-        ]
-        workers = min(threads - 1, policy.critics.count)
-        self._pool = (
-            ThreadPoolExecutor(workers, "cspo-critics", flush_denormals) if workers > 0 else None
-        )
+        self.policy, self.settings, self.rng = policy, settings, rng
+        self.actor_optimiser = FlatAdam(policy.actor.parameters, settings.actor_lr)
+        self.critic_optimiser = FlatAdam(policy.critics.parameters, settings.critic_lr)
+        critics, rows = policy.critics, settings.minibatch_size
+        self._actor_space = Workspace(policy.actor.mlp.sizes, rows)
+        self._critic_spaces = [Workspace(critics.sizes, rows) for _ in range(critics.count)]
+        workers = min(threads - 1, critics.count)
+        self._pool: ThreadPoolExecutor | None = None
+        if workers > 0:
+            self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush_denormals)
         self._workers = workers
 
     def set_progress(self, fraction: float) -> None:
-        """Set the actor's learning rate for a run of which `fraction` is done: linear decay to zero."""
-        self.actor_optimiser.lr = self.base_actor_lr * (1.0 - fraction)
+        """Set the actor's learning rate for a run of which `fraction` is done."""
+        done = fraction if self.settings.actor_lr_decay else 0.0
+        self.actor_optimiser.lr = self.settings.actor_lr * (1.0 - done)
 
-    def fit(self, batch: Batch, objective: Objective) -> FitResult:
-        """Minimise the objective, and train the critics, until the passes are done or the KL limit is exceeded."""
-        return self._fit(
-            batch, objective, Reference(batch.mean, batch.log_std), range(self.policy.critics.count)
-        )
+    def fit(self, batch: Batch, loss: Loss | AutogradObjective) -> FitResult:
+        """Minimise the loss and train the critics, until the passes or the KL limit are used up."""
+        old = Reference(batch.mean, batch.log_std)
+        return self._fit(batch, loss, old, range(self.policy.critics.count))
 
-    def fit_actor(self, batch: Batch, objective: Objective, reference: Reference) -> FitResult:
+    def fit_actor(
+        self, batch: Batch, loss: Loss | AutogradObjective, reference: Reference
+    ) -> FitResult:
         """Like `fit`, without the critics and with the KL limit around `reference`."""
-        return self._fit(batch, objective, reference, range(0))
+        return self._fit(batch, loss, reference, range(0))
 
     def fit_critics(self, batch: Batch) -> dict[str, float]:
         """Train the critics alone, in all passes, and return the metrics."""
-        fit = self._fit(
-            batch, None, Reference(batch.mean, batch.log_std), range(self.policy.critics.count)
-        )
-        return {
-            name: value for name, value in fit.metrics.items() if name != "actor_lr"
-        }  # the actor did not move
+        old = Reference(batch.mean, batch.log_std)
+        metrics = self._fit(batch, None, old, range(self.policy.critics.count)).metrics
+        del metrics["actor_lr"]  # the actor did not move
+        return metrics
 
-    def trust_region(self, batch: Batch, damping: float, iterations: int) -> TrustRegion:
-        """Return the actor's trust region on this batch, for algorithms that take one step per epoch."""
-        if self.entropy_coefficient:
+    def trust_region(self, batch: Batch, damping: float, iterations: int) -> FisherTrustRegion:
+        """Return the actor's trust region on this batch, for one step per epoch."""
+        if self.settings.entropy_coefficient:
             raise CspoError(
                 "A trust-region algorithm has no entropy bonus: leave --entropy-coefficient at 0."
             )
-        return TrustRegion(self.policy.actor, batch, damping, iterations, self._pool)
+        return FisherTrustRegion(self.policy.actor, batch, damping, iterations, self._pool)
 
     def _fit(
-        self, batch: Batch, objective: Objective | None, reference: Reference, critics: range
+        self,
+        batch: Batch,
+        loss: Loss | AutogradObjective | None,
+        reference: Reference,
+        critics: range,
     ) -> FitResult:
-        samples = len(batch.log_prob)
-        kl, passes = 0.0, 0
-        for passes in range(1, self.passes + 1):  # noqa: B007 (the number of passes done is reported)
-            order = self.rng.permutation(samples)
+        objective = SurrogateObjective(loss) if isinstance(loss, Loss) else loss
+        actor, kl, passes = self.policy.actor, 0.0, 0
+        for passes in range(1, self.settings.passes + 1):  # noqa: B007 (how many is reported)
+            order = self.rng.permutation(len(batch.log_prob))
             done = self._run_pass(batch, objective, reference, critics, order)
             if objective is None:
                 continue
-            kl = mean_kl(reference.mean, reference.log_std, done.mean, self.policy.actor.log_std)
-            if not kl <= self.target_kl or done.stopped:
+            kl = mean_kl(*reference, done.mean, actor.log_std)
+            if not kl <= self.settings.target_kl or done.stopped:
                 break
         self._require_finite(kl, passes)
         return FitResult(
-            mean_kl(batch.mean, batch.log_std, done.mean, self.policy.actor.log_std),
-            kl,
-            passes,
-            done.mean,
-            self._ratio(batch, done.mean),
-            self._metrics(done.critic_errors),
+            kl=mean_kl(batch.mean, batch.log_std, done.mean, actor.log_std),
+            kl_reference=kl,
+            passes=passes,
+            mean=done.mean,
+            ratio=actor.ratio(batch.action, done.mean, batch.log_prob),
+            metrics=self._metrics(done.critic_errors),
         )
 
     def _run_pass(
@@ -157,7 +128,7 @@ class Learner:
         critics: range,
         order: Order,
     ) -> _Pass:
-        """Let these critics, and the actor if it has an objective, see every minibatch of `order` once."""
+        """Let these critics, and the actor if it has an objective, see every minibatch once."""
         waiting = deque(critics)
         errors = [0.0] * len(critics)
 
@@ -170,15 +141,12 @@ class Learner:
                 errors[k] = self._critic_pass(k, batch, order)
 
         futures, stopped, mean = [], False, batch.mean
-        if objective is not None and self.kl_check == "minibatch":
+        if objective is not None and self.settings.kl_check == "minibatch":
             seen, stopped = self._actor_pass(batch, objective, reference, order)
             order = order[:seen]  # the critics see as much as the actor did before it stopped
         else:
-            futures = (
-                [self._pool.submit(train_critics) for _ in range(self._workers)]
-                if self._pool
-                else []
-            )
+            if self._pool is not None:
+                futures = [self._pool.submit(train_critics) for _ in range(self._workers)]
             if objective is not None:
                 self._actor_pass(batch, objective, reference, order)
         if objective is not None:
@@ -187,138 +155,77 @@ class Learner:
         for future in futures:
             future.result()
         if critics:
-            self.critic_optimiser.count += -(-len(order) // self.minibatch_size)
+            self.critic_optimiser.count += -(-len(order) // self.settings.minibatch_size)
         return _Pass(errors, mean, stopped)
 
     def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
         """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
-        critics, optimiser, space = (
-            self.policy.critics,
-            self.critic_optimiser,
-            self._critic_spaces[k],
-        )
+        critics, adam, settings = self.policy.critics, self.critic_optimiser, self.settings
+        space = self._critic_spaces[k]
         total: float = kernels.critic_pass(
-            critics.parameters[k],
-            critics.gradient[k],
-            optimiser.first[k],
-            optimiser.second[k],
-            optimiser.count,
-            critics.size_array,
-            batch.observation.numpy(),
-            batch.value_target[k].numpy(),
-            order,
-            self.minibatch_size,
-            optimiser.lr,
-            self.critic_l2,
-            self.max_grad_norm,
-            space.inputs,
-            space.work,
-            space.scratch,
+            *(critics.parameters[k], critics.gradient[k], adam.first[k], adam.second[k]),
+            *(adam.count, critics.size_array, batch.observation, batch.value_target[k], order),
+            *(settings.minibatch_size, adam.lr, settings.critic_l2, settings.max_grad_norm),
+            *(space.inputs, space.work, space.scratch),
         )
         return total / len(order)
 
     def _actor_pass(
         self, batch: Batch, objective: Objective, reference: Reference, order: Order
     ) -> tuple[int, bool]:
-        """Train the actor; returns the number of samples seen and whether the KL check stopped it."""
-        for start in range(0, len(order), self.minibatch_size):
-            index = order[start : start + self.minibatch_size]
+        """Train the actor; returns the samples seen and whether the KL check stopped it."""
+        settings, actor = self.settings, self.policy.actor
+        for start in range(0, len(order), settings.minibatch_size):
+            index = order[start : start + settings.minibatch_size]
             if isinstance(objective, SurrogateObjective):
-                self._surrogate_step(batch, objective, index)
+                self._write_gradient(batch, objective, index)
             else:
-                self._autograd_step(batch, objective, index)
-            if (
-                self.kl_check == "minibatch"
-                and not self._minibatch_kl(batch, reference, index) <= self.target_kl
-            ):
-                return start + len(index), True
+                objective.gradient(actor, batch, index, settings.entropy_coefficient)
+            self.actor_optimiser.step(actor.gradient, max_norm=settings.max_grad_norm)
+            if settings.kl_check == "minibatch":
+                mean = actor.mlp.predict(batch.observation[index])[0]
+                kl = mean_kl(reference.mean[index], reference.log_std, mean, actor.log_std)
+                if not kl <= settings.target_kl:
+                    return start + len(index), True
         return len(order), False
 
-    def _surrogate_step(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
+    def _write_gradient(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
+        """Fill the actor's gradient: the loss's derivatives times the surrogates' gradients."""
         actor, space, size = self.policy.actor, self._actor_space, len(index)
         z = np.empty((size, batch.action.shape[1]), np.float32)
-        shift = np.empty_like(z)
-        ratio = np.empty(size, np.float32)
+        shift, ratio = np.empty_like(z), np.empty(size, np.float32)
         slopes = np.empty((size, len(objective.kinds)), np.float32)
-        values = np.empty(len(objective.kinds))
+        means = np.empty(len(objective.kinds))
         kernels.actor_forward(
-            actor.array,
-            actor.mlp.size_array,
-            batch.observation.numpy(),
-            batch.action.numpy(),
-            batch.log_prob.numpy(),
-            objective.columns,
-            objective.kinds,
-            objective.clip,
-            objective.reference_mean,
-            objective.reference_log_std,
-            objective.trust,
-            index,
-            space.inputs,
-            space.work,
-            z,
-            ratio,
-            shift,
-            values,
-            slopes,
+            *(actor.parameters, actor.mlp.size_array),
+            *(batch.observation, batch.action, batch.log_prob),
+            *(objective.columns, objective.kinds, objective.clip),
+            *(objective.reference_mean, objective.reference_log_std, objective.trust),
+            *(index, space.inputs, space.work, z, ratio, shift, means, slopes),
         )
-        weights = objective.weights(values)
         kernels.actor_backward(
-            actor.array,
-            actor.gradient_array,
-            actor.mlp.size_array,
-            weights,
-            objective.kinds,
-            z,
-            ratio,
-            shift,
-            objective.reference_log_std,
-            slopes,
-            self.entropy_coefficient,
-            space.inputs,
-            space.work,
-            space.scratch,
+            *(actor.parameters, actor.gradient, actor.mlp.size_array),
+            *(objective.weights(means), objective.kinds, z, ratio, shift),
+            *(objective.reference_log_std, slopes, self.settings.entropy_coefficient),
+            *(space.inputs, space.work, space.scratch),
         )
-        self.actor_optimiser.step(actor.gradient, max_norm=self.max_grad_norm)
-
-    def _autograd_step(self, batch: Batch, objective: AutogradObjective, index: Order) -> None:
-        rows = torch.from_numpy(index)
-        minibatch = {name: column[rows] for name, column in objective.columns.items()}
-        actor = self.policy.actor
-        new = actor.distribution(batch.observation[rows], batch.action[rows], batch.log_prob[rows])
-        loss = objective.loss(new, minibatch)
-        if self.entropy_coefficient:
-            loss = loss - self.entropy_coefficient * new.log_std.sum()
-        self.actor_optimiser.step(actor.gradient_of(loss, new), max_norm=self.max_grad_norm)
-
-    def _minibatch_kl(self, batch: Batch, reference: Reference, index: Order) -> float:
-        rows, actor = torch.from_numpy(index), self.policy.actor
-        mean = actor.mlp.predict(batch.observation[rows])[0]
-        return mean_kl(reference.mean[rows], reference.log_std, mean, actor.log_std)
 
     def _require_finite(self, kl: float, passes: int) -> None:
         critics_finite = bool(np.isfinite(self.policy.critics.parameters).all())
         if not (np.isfinite(kl) and critics_finite):
             raise CspoError(
-                f"The {'policy' if critics_finite else 'critics'} became non-finite in pass {passes} of the update. "
-                "Try a smaller learning rate; the last checkpoint is intact."
+                f"The {'policy' if critics_finite else 'critics'} became non-finite in pass "
+                f"{passes} of the update. Try a smaller learning rate; the last checkpoint is "
+                "intact."
             )
-
-    def _ratio(self, batch: Batch, mean: Tensor) -> Tensor:
-        log_std = self.policy.actor.log_std
-        log_prob = gaussian_log_prob(standardise(batch.action, mean, log_std), log_std)
-        return (log_prob - batch.log_prob).exp()
 
     def _metrics(self, errors: list[float]) -> dict[str, float]:
         border = 1 + self.policy.num_costs
-        critic_losses = {
+        return {
             **({"critic_loss_reward": errors[0]} if errors else {}),
             **per_constraint("critic_loss_cost", errors[1:border]),
             **per_constraint("critic_loss_extra", errors[border:]),
-        }
-        return {
-            **critic_losses,
-            "policy_std": float(self.policy.actor.log_std.exp().mean()),
+            "policy_std": float(np.exp(self.policy.actor.log_std).mean()),
             "actor_lr": self.actor_optimiser.lr,
         }
 

@@ -1,106 +1,105 @@
-"""What a first-order algorithm hands to the minibatch loop: a loss, in one of two forms."""
+"""A loss as the minibatch loop needs it: columns for the kernels, and its derivatives.
+
+The derivative of loss(L_1, L_2, ...) by each mean is taken by a complex step: with h tiny,
+Im loss(L + i h) / h = loss'(L) up to rounding, as no difference of nearby numbers is taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import numpy as np
 
-from cspo.algorithms.surrogates import NEED_REFERENCE, Surrogate
-from cspo.types import FloatArray
+from cspo.algorithms.learner import Loss
+from cspo.errors import CspoError
+from cspo.types import Array, FloatArray
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cspo.policy.policy import Distribution
-
-Slopes = Callable[..., Sequence[Any]]
-Columns = dict[str, Any]  # per-sample tensors, first axis n in the batch and B in a minibatch
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A policy held fixed, as it acts on the samples of a batch."""
-
-    mean: Tensor  # (n, A)
-    log_std: Tensor  # (A,)
+TINY = 1e-100  # the step h; its square vanishes beside any number that occurs
 
 
 class SurrogateObjective:
-    """A loss that depends on the policy only through surrogate means L_1, L_2, ...: the fast form.
+    """The surrogates of a `Loss` side by side, one column for each of S means.
 
-    Its gradient is sum_i (dLoss / dL_i) grad L_i. The surrogates' gradients are compiled; the
-    algorithm states the derivatives in front of them, which is how papers write the update.
-
-    Args:
-        surrogates: What L_1, L_2, ... are, see `cspo.algorithms.surrogates`.
-        clip: PPO's eps of the clipped ones.
-        slopes: Called with the minibatch's values, in order: a float for a surrogate of one
-            advantage, an array (K,) for one of K. Returns the derivatives of the loss in the same
-            shapes.
-        reference: The policy of those surrogates that contain a KL divergence.
-        trust: The largest divergence at which a sample counts as inside the trust region.
+    Attributes:
+        columns: (n, S) advantages.
+        kinds: (S,) what each column's mean is, as the kernels know it.
+        reference_mean: (n, A) and `reference_log_std` (A,); empty without a reference, so that one
+            compiled function serves both.
     """
 
-    def __init__(
-        self,
-        surrogates: Sequence[Surrogate],
-        clip: float,
-        slopes: Slopes,
-        reference: Reference | None = None,
-        trust: float = np.inf,
-    ) -> None:
-        """See the class."""
-        if reference is None and any(item.kind in NEED_REFERENCE for item in surrogates):
-            raise ValueError("A surrogate with a KL divergence needs a reference policy.")
-        self.clip, self.slopes, self.trust = clip, slopes, float(trust)
-        # (n, A) and (A,); empty without a reference, so that one compiled function serves both.
-        self.reference_mean, self.reference_log_std = (
-            np.empty((0, 0), np.float32),
-            np.empty(0, np.float32),
-        )
-        if reference is not None:
-            self.reference_mean = np.ascontiguousarray(reference.mean.numpy())
-            self.reference_log_std = reference.log_std.numpy()
-        columns = [
-            np.atleast_2d(item.A.numpy().T).T for item in surrogates
-        ]  # (n, 1) or (n, K) each
-        self.columns = np.ascontiguousarray(
-            np.concatenate(columns, axis=1), dtype=np.float32
-        )  # (n, S)
-        self.kinds = np.repeat(
-            [item.kind for item in surrogates], [column.shape[1] for column in columns]
-        )
-        ends = np.cumsum([column.shape[1] for column in columns])
-        self._parts: list[Any] = [
-            int(end - 1) if item.A.dim() == 1 else slice(int(end - column.shape[1]), int(end))
-            for item, column, end in zip(surrogates, columns, ends, strict=True)
+    def __init__(self, loss: Loss) -> None:
+        """Lay the columns out."""
+        self.clip, self.trust = loss.clip, loss.trust
+        self._function, self._observe = loss.function, loss.observe
+        self.reference_mean = np.empty((0, 0), np.float32)
+        self.reference_log_std = np.empty(0, np.float32)
+        if loss.reference is not None:
+            self.reference_mean = np.ascontiguousarray(loss.reference.mean)
+            self.reference_log_std = loss.reference.log_std
+        columns = [np.atleast_2d(item.A.T).T for item in loss.surrogates]  # (n, 1) or (n, K) each
+        self.columns = np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float32)
+        widths = [column.shape[1] for column in columns]
+        self.kinds = np.repeat([item.kind for item in loss.surrogates], widths)
+        self._unchecked = set(range(len(self.kinds)))  # means whose derivative is not confirmed yet
+        ends = np.cumsum(widths).tolist()
+        self._parts: list[int | slice] = [
+            end - 1 if item.A.ndim == 1 else slice(end - width, end)
+            for item, width, end in zip(loss.surrogates, widths, ends, strict=True)
         ]
 
-    def weights(self, values: FloatArray) -> np.ndarray:
-        """Return dLoss/dL (S,) at the surrogate means `values` (S,)."""
-        result = np.empty(len(values), np.float32)
-        for part, slope in zip(
-            self._parts, self.slopes(*(values[part] for part in self._parts)), strict=True
-        ):
-            result[part] = slope
-        return result
+    def _loss(self, means: Any) -> Any:
+        return self._function(*(means[part] for part in self._parts))
+
+    def weights(self, means: FloatArray) -> Array:
+        """Return dloss / dL (S,) at the surrogate means (S,)."""
+        weights = derivatives(self._loss, means)
+        for i in tuple(self._unchecked):
+            if is_smooth(self._loss, means, i, weights[i]):
+                self._unchecked.remove(i)
+        if self._observe is not None:
+            self._observe(*(means[part] for part in self._parts))
+        return weights.astype(np.float32)
 
 
-@dataclass(frozen=True)
-class AutogradObjective:
-    """Any loss written in PyTorch: several times slower per minibatch, and without restrictions.
+def derivatives(function: Callable[[Any], Any], point: FloatArray) -> FloatArray:
+    """Return the derivatives (S,) of a function of S numbers."""
+    shifted = point.astype(np.complex128)
+    result = np.empty(len(point))
+    for i in range(len(point)):
+        shifted[i] += 1j * TINY
+        value = function(shifted)
+        if np.ndim(value) or not np.iscomplexobj(value):
+            _explain(value)
+        result[i] = value.imag / TINY
+        shifted[i] = point[i]
+    return result
 
-    Args:
-        loss: Called with the current policy on a minibatch and the minibatch's columns; returns a
-            scalar.
-        columns: Per-sample tensors (n, ...) that the loss needs, such as advantages.
+
+def is_smooth(function: Callable[[Any], Any], point: FloatArray, i: int, derivative: float) -> bool:
+    """Whether there is no kink near a point; refuses a function that lost its i-th derivative there.
+
+    `np.abs` of a complex number loses it, for one: differences to both sides show that, unless
+    there is a kink, where they differ from each other.
     """
+    step = np.zeros_like(point)
+    step[i] = 1e-5 * max(1.0, abs(point[i]))
+    below, here, above = (float(function(point + shift)) for shift in (-step, 0.0, step))
+    left, right = (here - below) / step[i], (above - here) / step[i]
+    size = abs(left) + abs(right) + abs(derivative)
+    smooth = bool(abs(right - left) <= 0.1 * size)
+    if smooth and abs(0.5 * (left + right) - derivative) > 0.2 * size + 1e-6:
+        _explain(here)
+    return smooth
 
-    loss: Callable[[Distribution, Columns], Tensor]
-    columns: Columns
 
-
-Objective = SurrogateObjective | AutogradObjective
+def _explain(value: Any) -> NoReturn:
+    if np.ndim(value):
+        shape = np.shape(value)
+        raise CspoError(
+            f"The loss has the shape {shape}: sum it over the constraints to one number."
+        )
+    raise CspoError(
+        "The loss lost its derivative on the way: write it with operators and NumPy's functions, "
+        "without float() or abs()."
+    )

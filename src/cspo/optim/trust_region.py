@@ -1,9 +1,9 @@
-"""One step per epoch inside a trust region: curvature, conjugate gradients, backtracking. Each exists only here.
+"""One step per epoch inside a trust region: curvature, conjugate gradients, backtracking.
 
     K(theta) = mean over samples AND action dimensions of KL(old || new)        the size of a step
     H        = Hessian of K at theta_k + damping I                              its curvature
 
-A method states a direction and a rule of acceptance; `TrustRegion.search` walks back along the
+A method states a direction and a rule of acceptance; `search` walks back along the
 direction until the rule holds, and puts the actor back where it was if it never does.
 """
 
@@ -11,15 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
+from cspo.algorithms.learner import Step, Trial
 from cspo.errors import CspoError
 from cspo.optim.fisher import Fisher
-from cspo.policy.policy import Actor, gaussian_log_prob, mean_kl, standardise
-from cspo.types import Batch, FloatArray
+from cspo.policy.gaussian import Actor, mean_kl
+from cspo.types import Array, Batch, FloatArray
 
 CG_GUARD, CG_RESIDUAL = 1e-6, 1e-10
 SHRINK = 0.8  # factor of the step from one try to the next
@@ -48,34 +47,7 @@ def conjugate_gradient(
     return x
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A policy on the batch, compared with the one at theta_k."""
-
-    ratio: Tensor  # (n,) pi_theta(a|s) / pi_k(a|s)
-    start: Tensor  # (n,) the same at theta_k: 1 up to rounding
-    kl: float  # K, averaged over samples and action dimensions
-
-    def change(self, A: Tensor) -> float:
-        """Return L(theta) - L(theta_k) of the surrogate L = mean(r A)."""
-        return float(np.mean((self.ratio - self.start).numpy() * A.numpy(), dtype=np.float64))
-
-
-@dataclass(frozen=True)
-class Step:
-    """How a search ended."""
-
-    fraction: float  # of the full step that was taken; 0 = the actor did not move
-    backtracks: int  # tries that were refused
-    kl: float  # KL(old || new) of the step taken, summed over action dimensions as everywhere in the logs
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """What is logged."""
-        return {"kl": self.kl, "step_fraction": self.fraction, "backtracks": self.backtracks}
-
-
-class TrustRegion:
+class FisherTrustRegion:
     """The actor at theta_k on one epoch's batch."""
 
     def __init__(
@@ -86,16 +58,16 @@ class TrustRegion:
         iterations: int,
         executor: Executor | None = None,
     ) -> None:
-        """Prepare products with H; `iterations` are those of conjugate gradients, `executor` lends a second thread."""
+        """Prepare products with H; `iterations` are those of conjugate gradients."""
         self._actor, self._batch = actor, batch
         self._damping, self._iterations = damping, iterations
         self._fisher = Fisher(actor, batch, executor)
         self._start = self._ratio(batch.mean)
 
-    def gradient(self, A: Tensor) -> FloatArray:
+    def gradient(self, A: Array) -> FloatArray:
         """Return the gradient (P,) of mean(r A) at theta_k."""
         gradient = self._actor.score_gradient(self._batch.observation, self._batch.action, A)
-        return gradient.numpy().astype(np.float64)
+        return gradient.astype(np.float64)
 
     def product(self, v: FloatArray) -> FloatArray:
         """Return H v."""
@@ -110,8 +82,8 @@ class TrustRegion:
         )
         if not all(np.isfinite(x).all() for x in solutions):
             raise CspoError(
-                "The trust-region step is not finite: rewards or costs are too large, or the policy's standard "
-                "deviation vanished. The last checkpoint is intact."
+                "The trust-region step is not finite: rewards or costs are too large, or the "
+                "policy's standard deviation vanished. The last checkpoint is intact."
             )
         return solutions
 
@@ -123,7 +95,7 @@ class TrustRegion:
         *,
         give_up_at_infinity: bool = False,
     ) -> Step:
-        """Move the actor by the largest of step, 0.8 step, 0.64 step, ... that is accepted, or not at all.
+        """Move the actor by the largest of step, 0.8 step, 0.64 step, ... accepted, or not at all.
 
         Args:
             step: The full step (P,).
@@ -132,7 +104,7 @@ class TrustRegion:
             give_up_at_infinity: End the search at a KL that is not finite, instead of shrinking
                 further.
         """
-        parameters = self._actor.array
+        parameters = self._actor.parameters
         start, fraction = parameters.copy(), 1.0
         for refused in range(tries):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -153,7 +125,5 @@ class TrustRegion:
         kl = mean_kl(batch.mean, batch.log_std, mean, log_std) / mean.shape[1]
         return Trial(self._ratio(mean), self._start, kl)
 
-    def _ratio(self, mean: Tensor) -> Tensor:
-        log_std = self._actor.log_std
-        log_prob = gaussian_log_prob(standardise(self._batch.action, mean, log_std), log_std)
-        return (log_prob - self._batch.log_prob).exp()
+    def _ratio(self, mean: Array) -> Array:
+        return self._actor.ratio(self._batch.action, mean, self._batch.log_prob)

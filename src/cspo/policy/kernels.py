@@ -19,7 +19,7 @@ from cspo.arithmetic import kernel
 
 @kernel
 def add_bias_tanh(x, bias):
-    """Replace x by tanh(x + bias), by a rational approximation in x^2 with an absolute error below 5e-7.
+    """Replace x by tanh(x + bias), approximated in x^2 with an absolute error below 5e-7.
 
     Fitted for a small relative error on [0, 9]; beyond it tanh is 1 in single precision.
     """
@@ -63,7 +63,7 @@ def mlp_forward(parameters, sizes, x, work):
 
 @kernel
 def mlp_backward(parameters, sizes, x, work, delta, scratch, gradient):
-    """Write the parameter gradient for the output gradient `delta` (B, out) at the last `mlp_forward`."""
+    """Write the parameter gradient for that of the output, `delta`, at the last `mlp_forward`."""
     rows, end = x.shape[0], gradient.size
     half = scratch.size // 2
     offset = 0  # where the activations below the current layer begin
@@ -104,7 +104,7 @@ def predict(parameters, sizes, x, work, rows, out):
 
 @kernel
 def merge_statistics(x, count, mean, square_sum):
-    """Count the rows of x (B, D): update the mean and the sum of squared deviations of `count` earlier rows."""
+    """Count the rows of x (B, D) into mean and squared deviations of `count` earlier rows."""
     rows, size = x.shape
     batch_mean, batch_square_sum = np.zeros(size), np.zeros(size)
     for row in range(rows):

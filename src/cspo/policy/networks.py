@@ -7,15 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from cspo.policy import kernels
+from cspo.types import Array
 
 CHUNK = 2048  # rows per piece of a large batch: the activations then stay in the processor's cache
-
-Array = NDArray[np.float32]
 
 
 def parameter_count(sizes: Sequence[int]) -> int:
@@ -44,18 +40,18 @@ class StackedMLP:
         gradient: Where `backward` writes, same shape.
     """
 
-    def __init__(self, sizes: Sequence[int], parameters: Tensor, gradient: Tensor) -> None:
-        """See the class."""
+    def __init__(self, sizes: Sequence[int], parameters: Array, gradient: Array) -> None:
+        """Use the arrays given, which stay their owner's."""
         self.sizes = tuple(sizes)
         self.size_array = np.array(sizes, dtype=np.int64)
         self.count = parameters.shape[0]
-        self.parameters: Array = parameters.numpy()  # (count, P), shares memory
-        self.gradient: Array = gradient.numpy()  # (count, P)
+        self.parameters = parameters  # (count, P)
+        self.gradient = gradient  # (count, P)
         self._spaces = [Workspace(sizes, 1) for _ in range(self.count)]
         self._inputs: Array | None = None
 
     def initialise(self, rng: np.random.Generator) -> None:
-        """Draw weights and biases uniformly in plus or minus 1/sqrt(fan_in), output layer included."""
+        """Draw weights and biases uniformly in plus or minus 1/sqrt(fan_in), all layers alike."""
         start = 0
         for fan_in, fan_out in pairwise(self.sizes):
             bound, end = 1.0 / math.sqrt(fan_in), start + fan_in * fan_out + fan_out
@@ -67,40 +63,34 @@ class StackedMLP:
             self._spaces = [Workspace(self.sizes, rows) for _ in range(self.count)]
 
     def output(self, x: Array, network: int = 0) -> Array:
-        """Return the outputs (B, out) of one network for x (B, in): a view that the next call overwrites."""
+        """Return one network's outputs (B, out) for x (B, in): the next call overwrites them."""
         self._reserve(len(x))
         result: Array = kernels.mlp_forward(
             self.parameters[network], self.size_array, x, self._spaces[network].work
         )
         return result
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Array) -> Array:
         """Return the outputs (count, B, out) for x (B, in), and remember what `backward` needs."""
-        self._inputs = np.ascontiguousarray(x.numpy())
-        return torch.from_numpy(np.stack([self.output(self._inputs, k) for k in range(self.count)]))
+        self._inputs = np.ascontiguousarray(x)
+        return np.stack([self.output(self._inputs, k) for k in range(self.count)])
 
-    def backward(self, grad_output: Tensor) -> None:
-        """Write the parameter gradient for `grad_output` (count, B, out) at the last `forward`."""
+    def backward(self, by_output: Array) -> None:
+        """Write the parameter gradient for `by_output` (count, B, out) at the last `forward`."""
         assert self._inputs is not None, "backward follows forward"
-        for k, delta in enumerate(np.ascontiguousarray(grad_output.detach().numpy())):
-            space = self._spaces[k]
+        for k, delta in enumerate(np.ascontiguousarray(by_output)):
+            parameters, space = self.parameters[k], self._spaces[k]
             kernels.mlp_backward(
-                self.parameters[k],
-                self.size_array,
-                self._inputs,
-                space.work,
-                delta,
-                space.scratch,
-                self.gradient[k],
+                *(parameters, self.size_array, self._inputs, space.work),
+                *(delta, space.scratch, self.gradient[k]),
             )
 
-    def predict(self, x: Tensor) -> Tensor:
-        """Return the outputs (count, B, out) for x (B, in) of any length, as a new tensor."""
+    def predict(self, x: Array) -> Array:
+        """Return the outputs (count, B, out) for x (B, in) of any length, as a new array."""
         self._reserve(min(CHUNK, len(x)))
         result = np.empty((self.count, len(x), self.sizes[-1]), np.float32)
-        inputs = np.ascontiguousarray(x.numpy())
+        inputs = np.ascontiguousarray(x)
         for k, out in enumerate(result):
-            kernels.predict(
-                self.parameters[k], self.size_array, inputs, self._spaces[k].work, CHUNK, out
-            )
-        return torch.from_numpy(result)
+            parameters, work = self.parameters[k], self._spaces[k].work
+            kernels.predict(parameters, self.size_array, inputs, work, CHUNK, out)
+        return result

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import safetensors
 import safetensors.numpy
-import torch
 
 from cspo.errors import CspoError
 from cspo.runs.files import write_bytes
@@ -103,9 +102,6 @@ def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
     """Move arrays out of a nested state into `arrays`, leaving references that JSON can hold."""
     if isinstance(value, dict):
         return {key: _split(item, f"{path}/{key}", arrays) for key, item in value.items()}
-    if isinstance(value, torch.Tensor):
-        arrays[path] = np.ascontiguousarray(value.detach().numpy())
-        return {"tensor": path}
     if isinstance(value, np.ndarray):
         arrays[path] = np.ascontiguousarray(value)
         return {"array": path}
@@ -114,10 +110,8 @@ def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
 
 def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
-        if set(value) == {"tensor"}:
-            return torch.from_numpy(arrays[value["tensor"]])
-        if set(value) == {"array"}:
-            return arrays[value["array"]]
+        if set(value) in ({"array"}, {"tensor"}):  # the second in checkpoints of version 0.1
+            return arrays[next(iter(value.values()))]
         return {key: _join(item, arrays) for key, item in value.items()}
     return value
 

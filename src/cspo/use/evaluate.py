@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 
 from cspo.arithmetic import single_threaded_math
@@ -88,11 +87,11 @@ class TrainedPolicy:
             raise CspoError(
                 f"The policy takes observations of shape ({size},) or (B, {size}), not {raw.shape}."
             )
-        x = torch.from_numpy(self._policy.normaliser(np.atleast_2d(raw)))
+        x = self._policy.normaliser(np.atleast_2d(raw))
         with single_threaded_math():
-            action = self._policy.actor.mlp.predict(x)[0].numpy()
+            action = self._policy.actor.mlp.predict(x)[0]
         if not deterministic:
-            std = self._policy.actor.log_std.exp().numpy()
+            std = np.exp(self._policy.actor.log_std)
             action = action + self._rng.standard_normal(action.shape, dtype=np.float32) * std
         half_range = 0.5 * (self.action_high - self.action_low)
         scaled = action * half_range + 0.5 * (self.action_high + self.action_low)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cspo.config import with_settings
 from cspo.envs.batch import BatchEnv
 from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.tasks import native_name, task_row
@@ -179,7 +179,7 @@ def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
         factory_of(what, options)
     except CspoError:  # a factory without that option; its environments may draw all the same
         options = config.env_options
-    return make_environment(dataclasses.replace(config, env_options=options), env, cost_fn, 1)
+    return make_environment(with_settings(config, env_options=options), env, cost_fn, 1)
 
 
 def _native_source(

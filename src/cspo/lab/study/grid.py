@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import os
 import re
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from cspo.config import TrainConfig
+from cspo.config import TrainConfig, with_settings
 from cspo.errors import CspoError, nearest
 from cspo.lab.study.combine import Combination, check_environment, combine
 from cspo.lab.study.fields import Fields, read_fields
@@ -179,7 +178,7 @@ def _runs(fields: Fields, environments: bool) -> Iterator[RunSpec]:
             name = "-".join(part for part in parts if part)
             yield RunSpec(
                 name, combination.task, combination.algo, combination.variant, seed,
-                dataclasses.replace(config, seed=seed),
+                with_settings(config, seed=seed),
             )  # fmt: skip
 
 

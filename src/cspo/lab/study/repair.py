@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cspo.config import TrainConfig, read_settings, to_dict
+from cspo.config import FREE, TrainConfig, general_fields, read_settings, to_dict
 from cspo.errors import CspoError
 from cspo.runs.checkpoint import (
     DamagedCheckpoint,
@@ -28,7 +28,6 @@ from cspo.runs.folder import RunInUse, hold, write_config
 from cspo.runs.progress import ProgressFile
 
 PATIENCE = 20.0  # seconds to wait for a process of a study that was killed to be gone as well
-FREE = ("threads", "plugin")  # settings that may change: how fast, and where the algorithm is
 
 
 def is_finished(config: TrainConfig, folder: Path) -> bool:
@@ -98,7 +97,7 @@ def _is_cut(config: TrainConfig, folder: Path, there: dict[str, Any]) -> bool:
     if not (folder / "config.toml").read_text(encoding="utf-8").endswith("\n"):
         return True
     own = _own(there)
-    fields = [(item, there) for item in dataclasses.fields(config) if item.name != "algorithm"]
+    fields = [(item, there) for _, item in general_fields()]
     fields += [(item, own) for item in dataclasses.fields(config.algorithm)]
     return any(item.name not in table and item.default is not None for item, table in fields)
 

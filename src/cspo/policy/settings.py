@@ -1,0 +1,33 @@
+"""Settings of the policy: the networks and what they see."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cspo.settings import finite, positive, setting
+
+
+def _layers(sizes: tuple[int, ...]) -> str | None:
+    fine = bool(sizes) and min(sizes) >= 1
+    return None if fine else "needs at least one layer, each of at least one unit"
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """The networks and what they see."""
+
+    hidden_sizes: tuple[int, ...] = setting((64, 64), _layers)
+    """Hidden layers of the actor and of every critic."""
+    log_std_init: float = setting(0.0, finite)
+    """Initial log standard deviation of the policy."""
+    normalise_observations: bool = True
+    """Standardise observations with running statistics."""
+    observation_clip: float = setting(5.0, positive)
+    """Bound of a standardised observation."""
+    observation_std_floor: float = setting(0.01, positive)
+    """Smallest standard deviation an observation is divided by."""
+    normalise_rewards: bool = False
+    """Train on rewards standardised with running statistics and bounded by 5; what is logged stays
+    raw."""
+    normalise_costs: bool = False
+    """The same for costs, each on its own; the limit refers to raw costs all the same."""

@@ -1,0 +1,19 @@
+"""Settings of the run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cspo.settings import positive, setting
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """What is kept in the run folder."""
+
+    checkpoint_every: int = setting(1, positive)
+    """Epochs between checkpoints; the last epoch always gets one."""
+    keep_checkpoints: int = setting(2, positive)
+    """Newest checkpoints kept."""
+    tensorboard: bool = True
+    """Write TensorBoard events."""
