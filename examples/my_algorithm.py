@@ -14,18 +14,18 @@ from cspo.algorithms.learner import Loss
 from cspo.algorithms.surrogates import clipped_cost, clipped_reward
 
 
-@dataclass(frozen=True)
-class StepPriceConfig:
-    """Settings, as flags of `cspo train`: a default each, and a sentence for the help."""
-
-    step: float = 0.05
-    """By how much the price moves in an epoch."""
-
-
 @cspo.register("step-price")
 class StepPrice:
+    """PPO on reward minus price times cost."""
+
     summary = "PPO with a price on cost that rises while the limit is violated and falls otherwise"
-    Config = StepPriceConfig
+
+    @dataclass(frozen=True)
+    class Config:
+        """Settings, as flags of `cspo train`: a default each, and a sentence for the help."""
+
+        step: float = 0.05
+        """By how much the price moves in an epoch."""
 
     def __init__(self, config, learner, num_costs, discount):
         self.config, self.learner = config, learner
@@ -34,12 +34,11 @@ class StepPrice:
     def update(self, batch, J_c, d):
         """Improve the policy on one epoch; J_c is the mean cost of an episode, d its limit."""
         price = np.maximum(self.multiplier + self.config.step * np.sign(J_c - d), 0.0)
-        self.multiplier = price
 
         def loss(L_R, L_C):
             return (-L_R + price @ L_C) / (1.0 + price.sum())
 
-        surrogates = clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)
+        self.multiplier, surrogates = price, (clipped_reward(batch.adv_r), clipped_cost(batch.adv_c))
         return self.learner.fit(batch, Loss(loss, *surrogates, clip=0.2)).report()
 
     def state_dict(self):
@@ -47,4 +46,5 @@ class StepPrice:
         return {"price": self.multiplier}
 
     def load_state_dict(self, state):
+        """Put it back."""
         self.multiplier = state["price"]
