@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import float64, reference_mlp, unpack
+from conftest import reference_mlp, unpack
 from run_helpers import SMALL, TASK, TinyEnv, TwoCosts, make_tiny
 
 import cspo
@@ -44,7 +44,7 @@ def test_policy_is_normaliser_actor_and_action_box(tiny_run: Path) -> None:
     seen = state["policy"]["normaliser"]
     std = np.sqrt(seen["square_sum"] / (seen["count"] - 1))
     x = np.clip((observation - seen["mean"]) / np.maximum(std, 0.01), -5.0, 5.0)
-    layers, log_std = unpack(float64(state["policy"]["actor"]), (2, 16, 16, 1))
+    layers, log_std = unpack(state["policy"]["actor"].astype(np.float64), (2, 16, 16, 1))
     mean = reference_mlp(layers, x)
     expected = mean * 1.5 - 0.5  # the box is -2 .. 1
     np.testing.assert_allclose(policy(observation, clip=False), expected, rtol=1e-5, atol=1e-6)

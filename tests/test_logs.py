@@ -20,7 +20,7 @@ from cspo.runs.console import LiveConsole, PlainConsole, make_console
 from cspo.runs.curves import draw_curve
 from cspo.runs.progress import ProgressFile, as_row, constraint_columns, read_progress
 from cspo.runs.session import episode_warning
-from cspo.runs.summary import config_digest, format_summary, number
+from cspo.runs.summary import config_digest, format_summary, short_number
 from cspo.types import EpochReport, cost_labels
 
 
@@ -53,8 +53,8 @@ def test_output_to_a_file_is_plain_and_short(epochs: int) -> None:
     assert isinstance(console, PlainConsole)
     console.start("title")
     for epoch in range(epochs):
-        console.epoch(report(epoch))
-    console.stop()
+        console.write(report(epoch))
+    console.close()
     text = stream.getvalue()
     lines = text.splitlines()
     assert all(character.isprintable() or character == "\n" for character in text)
@@ -73,12 +73,12 @@ def test_terminal_shows_progress_in_place(capsys: pytest.CaptureFixture[str]) ->
     console = make_console(config_of(6), ("cost",), 0, stream=stream)
     assert isinstance(console, LiveConsole)
     console.start("title")
-    console.epoch(report())
-    console.epoch(
+    console.write(report())
+    console.write(
         report(1, cost=(20.0,), episode_return=float("nan"), metrics={"cost_estimated": 1})
     )
     console.note("a note")
-    console.stop()
+    console.close()
     text = stream.getvalue()
     for shown in (
         "epoch 1/6",
@@ -98,13 +98,13 @@ def test_several_constraints_are_shown_by_name() -> None:
     for stream in (io.StringIO(), Terminal()):
         console = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=stream)
         console.start("title")
-        console.epoch(both)
-        console.stop()
+        console.write(both)
+        console.close()
         for shown in ("cost hazards", "cost gremlins", "30.00/25", "2.00/5", "0.200"):
             assert shown in stream.getvalue(), shown
     plain = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=(stream := io.StringIO()))
     plain.start("title")
-    plain.epoch(both)
+    plain.write(both)
     _, header, row = stream.getvalue().splitlines()
     assert header.index("cost gremlins") + len("cost gremlins") == row.index("2.00/5") + len(
         "2.00/5"
@@ -117,15 +117,15 @@ def test_several_constraints_are_shown_by_name() -> None:
 def test_quiet_prints_notes_only(capsys: pytest.CaptureFixture[str]) -> None:
     console = make_console(config_of(2), ("cost",), 0, quiet=True)
     console.start("title")
-    console.epoch(report())
+    console.write(report())
     console.note("careful")
-    console.stop()
+    console.close()
     assert capsys.readouterr() == ("", "cspo: careful\n")
 
 
 def test_two_constraints_have_numbered_columns(tmp_path: Path) -> None:
     file = ProgressFile(tmp_path / "progress.csv")
-    file.append(report(cost=(1.0, 2.0), cost_limit=(5.0, 6.0), multiplier=(0.1, 0.2)))
+    file.write(report(cost=(1.0, 2.0), cost_limit=(5.0, 6.0), multiplier=(0.1, 0.2)))
     file.close()
     columns = read_progress(tmp_path / "progress.csv")
     assert columns["cost_0"] == [1.0] and columns["cost_1"] == [2.0] and "cost" not in columns
@@ -138,7 +138,7 @@ def test_progress_keeps_every_digit_and_survives_a_cut(tmp_path: Path) -> None:
     file = ProgressFile(path)
     values = [0.1 + 0.2, 1e-300, 12345678.123456789, float("nan")]
     for epoch, value in enumerate(values):
-        file.append(report(epoch, episode_return=value))
+        file.write(report(epoch, episode_return=value))
     file.close()
     np.testing.assert_array_equal(read_progress(path)["return"], values)
     whole = path.read_text()
@@ -269,7 +269,7 @@ def test_warning_when_episodes_do_not_fit_into_an_epoch() -> None:
 
 
 def test_numbers_for_people() -> None:
-    assert [number(x) for x in (float("nan"), 0.0, 0.01234, 3.14159, 12345.6)] == [
+    assert [short_number(x) for x in (float("nan"), 0.0, 0.01234, 3.14159, 12345.6)] == [
         "-",
         "0.00",
         "0.0123",

@@ -16,7 +16,7 @@ from cspo.commands.train import read_arguments
 from cspo.experience.advantages import estimate
 from cspo.experience.rollout import collect, finished_episodes
 from cspo.policy.policy import Normaliser, Policy, SignalNormaliser
-from cspo.use.evaluate import load
+from cspo.use.load import load
 
 BOTH = {"normalise_rewards": True, "normalise_costs": True}
 ENDS = {(5, 0): "terminated", (9, 1): "truncated", (3, 2): "truncated"}

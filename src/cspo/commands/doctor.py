@@ -18,15 +18,12 @@ MUJOCO_FROM, MUJOCO_BEFORE = (3, 2, 7), (3, 5)  # 3.5 changed the benchmark's ph
 
 
 def examine() -> dict[str, Any]:
-    """Return versions, machine and the results of a self-test of a few seconds, as JSON-compatible data."""
+    """Return versions, machine and the results of a short self-test, as JSON-compatible data."""
     found = versions()
     missing = [name for name, version in found.items() if version == "missing"]
-    checks: list[dict[str, Any]] = [
-        _result(
-            "packages",
-            not missing,
-            f"missing: {', '.join(missing)}" if missing else "all installed",
-        ),
+    packages = f"missing: {', '.join(missing)}" if missing else "all installed"
+    checks = [
+        _result("packages", not missing, packages),
         _result("mujoco version", *_mujoco_version(found["mujoco"])),
     ]
     machine: dict[str, Any] = {
@@ -41,12 +38,8 @@ def examine() -> dict[str, Any]:
         machine |= {"torch_threads": _torch_threads(), "stepper": _stepper(), "drawing": _drawing()}
         for name, test in (("environment", _step_task), ("training", _train_and_reload)):
             checks.append(_timed(name, test))
-    return {
-        "versions": found,
-        "machine": machine,
-        "checks": checks,
-        "healthy": all(check["ok"] for check in checks),
-    }
+    healthy = all(check["ok"] for check in checks)
+    return {"versions": found, "machine": machine, "checks": checks, "healthy": healthy}
 
 
 def _result(name: str, ok: bool, detail: str) -> dict[str, Any]:
@@ -79,7 +72,7 @@ def _torch_threads() -> int:
 
 
 def _stepper() -> str:
-    """Return which stepper native tasks use here: "compiled" or, where that is impossible, the slower "python"."""
+    """Return which stepper native tasks use here: "compiled", or the slower "python"."""
     from cspo.envs.velocity.task import VelocityEnv
 
     try:
@@ -93,7 +86,7 @@ def _stepper() -> str:
 
 
 def _drawing() -> str:
-    """Return what draws pictures here and whether videos can be written; neither is needed to train."""
+    """Return what draws pictures here and whether videos can be written; training needs neither."""
     from cspo.envs.tools.opengl import find_backend
 
     backend = find_backend()
@@ -124,11 +117,10 @@ def _step_task() -> str:
 
 
 def _train_and_reload() -> str:
-    from cspo.train import Trainer
+    from cspo.runs.trainer import Trainer
 
-    config = make_config(
-        TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False
-    )
+    small: Any = {"num_envs": 4, "steps_per_epoch": 800, "total_steps": 1600, "passes": 2}
+    config = make_config(TASK, tensorboard=False, **small)
     with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
         trainer = Trainer(config, run_dir=Path(folder) / "run")
         assert trainer.run is not None
@@ -150,18 +142,18 @@ def format_findings(findings: dict[str, Any]) -> str:
     """Return the findings as text."""
     lines = [f"{name:<10}  {version}" for name, version in findings["versions"].items()]
     machine = findings["machine"]
+    threads = f"PyTorch would use {machine['torch_threads']} threads, training uses one"
     lines += [
         "",
         f"{'platform':<14}  {machine['platform']}",
-        f"{'cores':<14}  {machine['cores']} available; PyTorch would use {machine['torch_threads']} threads, "
-        "training uses one",
+        f"{'cores':<14}  {machine['cores']} available; {threads}",
         f"{'stepper':<14}  {machine['stepper']}",
         f"{'drawing':<14}  {machine['drawing']}",
         "",
     ]
     for check in findings["checks"]:
         lines.append(f"{'ok' if check['ok'] else 'FAILED':<6}  {check['name']}: {check['detail']}")
-    lines.append(
+    verdict = (
         "Everything works." if findings["healthy"] else "Something is wrong: see FAILED above."
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, verdict])

@@ -269,8 +269,8 @@ class Policy:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""
-        self.actor.parameters.copy_(state["actor"])
-        self.critic_parameters.copy_(state["critics"])
+        self.actor.parameters.copy_(torch.as_tensor(state["actor"]))
+        self.critic_parameters.copy_(torch.as_tensor(state["critics"]))
         self.normaliser.load_state_dict(state["normaliser"])
         self.signals.load_state_dict(
             state.get("signals", {})

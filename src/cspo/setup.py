@@ -1,0 +1,154 @@
+"""What a run is made of, from its settings: environment, limits, policy, learner, algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cspo.algorithms import get_algorithm
+from cspo.config import TrainConfig
+from cspo.envs import BatchEnv, make_batch
+from cspo.envs.make import is_batch_env
+from cspo.errors import CspoError
+from cspo.optim.minibatch import Learner
+from cspo.policy.policy import Normaliser, Policy, SignalNormaliser
+from cspo.streams import stream
+from cspo.types import Discount, FloatArray
+
+
+def object_label(env: Any) -> str:
+    """Return what stands for an environment object in the settings: `<ClassName>`."""
+    return f"<{getattr(env, '__name__', type(env).__name__).strip('<>')}>"
+
+
+def copies_of(env: Any) -> int | None:
+    """Return how many copies an environment object stands for, or None for a factory."""
+    if is_batch_env(env):
+        return int(env.num_envs)
+    return 1 if hasattr(env, "step") and not isinstance(env, type) else None
+
+
+def environment_for(config: TrainConfig, env: Any) -> Any:
+    """Return what to make the environment from: `env`, or what the settings name."""
+    if env is None and config.task.startswith("<"):
+        raise CspoError(
+            f"This run was trained on the Python object {config.task}, which a run folder cannot "
+            "hold: pass it again as env=, from Python."
+        )
+    return config.task if env is None else env
+
+
+def make_environment(
+    config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None
+) -> BatchEnv:
+    """Return copies of a run's environment; as many as it trains on, or `num_envs`."""
+    return make_batch(
+        environment_for(config, env),
+        config.num_envs if num_envs is None else num_envs,
+        config.resolved_threads,
+        cost_fn,
+        config.cost_terms,
+        config.env_options,
+    )
+
+
+def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
+    """Return the limits (K,) or say how many are needed."""
+    if len(config.cost_limit) != len(cost_names):
+        raise CspoError(
+            f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but "
+            f"--cost-limit gives {len(config.cost_limit)} value(s). Give one limit per cost, "
+            "separated by commas."
+        )
+    return np.array(config.cost_limit)
+
+
+def checked_limits(cost_limit: Sequence[float], count: int) -> FloatArray:
+    """Return other limits (K,) for a run that has `count`, or say what is wrong with them."""
+    if len(cost_limit) != count or not all(0 <= d < np.inf for d in cost_limit):
+        raise CspoError(f"Give {count} finite limit(s) of zero or more.")
+    return np.array(cost_limit, dtype=float)
+
+
+def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
+    """Return what a checkpoint keeps of the environment: to act without it, and to recognise it."""
+    return {
+        "observation_size": int(env.observation_size),
+        "action_size": int(env.action_size),
+        "action_low": np.array(env.action_low, dtype=np.float64),
+        "action_high": np.array(env.action_high, dtype=np.float64),
+        "cost_names": list(env.cost_names),
+        "cost_fn": cost_fn is not None,
+        "time_limit": env.time_limit,
+        "clip_actions": bool(getattr(env, "clip_actions", False)),
+    }
+
+
+def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to continue a run on an environment that differs from the one it started on."""
+    if saved["cost_fn"] and not now["cost_fn"]:
+        raise CspoError("This run used a cost_fn: pass the same one again.")
+    if now["cost_fn"] and not saved["cost_fn"]:
+        raise CspoError("This run used no cost_fn: leave it out.")
+    for name, value in now.items():
+        before = np.asarray(saved[name])
+        if not np.array_equal(before, np.asarray(value)):
+            raise CspoError(
+                "The environment has changed since the run started: "
+                f"{name.replace('_', ' ')} is {value}, and was {before.tolist()}."
+            )
+
+
+def build_policy(config: TrainConfig, env: Any) -> Policy:
+    """Return the untrained policy of a run; `env` has the sizes, an environment or its facts."""
+    num_costs = len(env.cost_names)
+    normaliser = Normaliser(
+        env.observation_size,
+        config.observation_clip,
+        config.observation_std_floor,
+        config.normalise_observations,
+    )
+    return Policy(
+        env.observation_size,
+        env.action_size,
+        num_costs,
+        normaliser,
+        stream(config.seed, "networks"),
+        config.hidden_sizes,
+        config.log_std_init,
+        SignalNormaliser(num_costs, config.normalise_rewards, config.normalise_costs),
+        num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0,
+    )
+
+
+def build_learner(config: TrainConfig, policy: Policy, rng: np.random.Generator) -> Learner:
+    """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
+    return Learner(
+        policy,
+        rng,
+        actor_lr=config.actor_lr,
+        critic_lr=config.critic_lr,
+        passes=config.passes,
+        minibatch_size=config.minibatch_size,
+        target_kl=config.target_kl,
+        kl_check=config.kl_check,
+        max_grad_norm=config.max_grad_norm,
+        critic_l2=config.critic_l2,
+        entropy_coefficient=config.entropy_coefficient,
+        threads=config.resolved_threads,
+    )
+
+
+def build_algorithm(config: TrainConfig, learner: Learner, num_costs: int) -> Any:
+    """Return the algorithm of a run, at its beginning."""
+    discount = Discount(config.resolved_cost_gamma, config.resolved_cost_gae_lambda)
+    return get_algorithm(config.algo)(config.algorithm, learner, num_costs, discount)
+
+
+def credit(config: TrainConfig, algorithm: Any) -> tuple[Any, ...]:
+    """Return how `estimate` is to credit rewards and costs: discounts, and any extra stream."""
+    rewards = config.gamma, config.gae_lambda
+    costs = config.resolved_cost_gamma, config.resolved_cost_gae_lambda
+    return *rewards, *costs, getattr(algorithm, "extra_stream", None)
