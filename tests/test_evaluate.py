@@ -12,6 +12,7 @@ from run_helpers import SMALL, TASK, TinyEnv, TwoCosts, make_tiny
 
 import cspo
 from cspo.errors import CspoError
+from cspo.policy.scaling import ActionScaling
 from cspo.runs import checkpoint
 from cspo.use.evaluate import Interval, mean_interval, share_interval
 
@@ -61,6 +62,17 @@ def test_policy_is_normaliser_actor_and_action_box(tiny_run: Path) -> None:
     policy.seed(1)  # the environment was given clipped actions, so that is the default
     clipped = np.array([policy(observation[0], deterministic=False) for _ in range(4000)])
     np.testing.assert_array_equal(clipped, np.clip(draws, -2.0, 1.0))
+
+
+def test_actions_are_scaled_in_one_place_as_training_does() -> None:
+    low, high = np.array([-2.0, 0.0]), np.array([1.0, 0.5])
+    scaling = ActionScaling(low, high)
+    action = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    expected = action * (0.5 * (high - low)) + 0.5 * (high + low)
+    assert scaling(action).dtype == np.float64
+    assert scaling(action).tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(scaling(action, clip=True), np.clip(expected, low, high))
+    np.testing.assert_array_equal(scaling(np.array([[-1.0, -1.0], [1.0, 1.0]])), [low, high])
 
 
 def test_actions_reach_the_environment_as_in_training(run: Path, tiny_run: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from cspo.runs.curves import draw_curve
 from cspo.runs.progress import ProgressFile, as_row, constraint_columns, read_progress
 from cspo.runs.session import episode_warning
 from cspo.runs.summary import config_digest, format_summary, short_number
+from cspo.runs.tensorboard import TensorBoard
 from cspo.types import EpochReport, cost_labels
 
 
@@ -210,6 +213,86 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def _settings_of(run: Path) -> dict[str, Any]:
     return {"file": run / "config.toml"}
+
+
+class Collecting:
+    """A user's sink."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.reports: list[EpochReport] = []
+        self.fails_at, self.closed = fails_at, 0
+
+    def write(self, report: EpochReport) -> None:
+        if report.epoch == self.fails_at:
+            raise ConnectionError("no route to the dashboard")
+        self.reports.append(report)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_sink_of_the_user_gets_every_epoch_and_is_closed(tmp_path: Path) -> None:
+    first, second = Collecting(), Collecting()
+    settings = {**SMALL, "total_steps": 1200, "num_envs": 1, "quiet": True}
+    cspo.train(TinyEnv(), "ppo", run_dir=tmp_path / "run", sinks=[first], **settings)
+    assert [report.epoch for report in first.reports] == [0, 1, 2] and first.closed == 1
+    returns = [report.episode_return for report in first.reports]
+    np.testing.assert_array_equal(returns, read_progress(tmp_path / "run/progress.csv")["return"])
+    options = {"env": TinyEnv(), "quiet": True, "total_steps": 1600}
+    cspo.resume(tmp_path / "run", sinks=[second], **options)
+    assert [report.epoch for report in second.reports] == [3] and second.closed == 1
+
+
+def test_a_sink_that_fails_loses_no_epoch(tmp_path: Path) -> None:
+    sink, settings = Collecting(fails_at=1), {**SMALL, "num_envs": 1, "quiet": True}
+    with pytest.raises(ConnectionError, match="no route"):
+        cspo.train(TinyEnv(), "ppo", run_dir=tmp_path / "run", sinks=[sink], **settings)
+    assert sink.closed == 1
+    assert read_progress(tmp_path / "run/progress.csv")["epoch"] == [0, 1]
+    trainer = cspo.Trainer.resume(tmp_path / "run", env=TinyEnv())
+    assert trainer.epoch == 2
+    trainer.run.close()
+
+
+def test_events_that_a_resumed_run_supersedes_are_hidden(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def process(epochs: range, value: float) -> None:
+        sink = TensorBoard(tmp_path)
+        for epoch in epochs:
+            sink.write(report(epoch, episode_return=value, metrics={"passes": np.int64(7)}))
+        sink.close()
+        sink.close()
+
+    process(range(3), 1.0)
+    time.sleep(1.1)  # files are read in the order of the seconds they are named after
+    process(range(1, 4), 2.0)  # goes on from the checkpoint after the first epoch
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("return")]
+    assert found == [(400, 1.0), (800, 2.0), (1200, 2.0), (1600, 2.0)]
+    names = {*as_row(report()), "passes", "seconds_rollout", "seconds_update"}
+    assert set(events.Tags()["scalars"]) == names - {"epoch", "steps", "cost_estimated"}
+
+
+def test_the_newest_rows_are_read_without_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    file = ProgressFile(path)
+    for epoch in range(1000):
+        file.write(report(epoch))
+    file.close()
+    whole = read_progress(path)
+    packed = tmp_path / "progress.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for size in range(1, 400):
+        tail = read_progress(path, tail=size)
+        rows = len(tail["epoch"])
+        assert rows <= size / 50 and tail["epoch"] == whole["epoch"][1000 - rows :]
+        assert tail["steps_per_second"] == whole["steps_per_second"][1000 - rows :]
+        assert tail == read_progress(packed, tail=size)
+    assert rows >= 3 and read_progress(path, tail=10**9) == whole == read_progress(packed)
+    (tmp_path / "empty.csv").touch()
+    assert read_progress(tmp_path / "empty.csv", tail=100) == {}
 
 
 def test_every_column_is_documented(tmp_path: Path) -> None:
