@@ -1,4 +1,4 @@
-"""What several test files share: small policies and batches, and networks written a second time in NumPy."""
+"""What several test files share: small policies and batches, and networks written once more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _one_thread() -> None:
 
 
 def unpack(flat: Any, sizes: Sequence[int]) -> tuple[list[tuple[Any, Any]], Any]:
-    """Cut flat parameters into (weight (in, out), bias (out,)) per layer; the second value is what remains."""
+    """Cut flat parameters into (weight (in, out), bias (out,)) per layer, and what remains."""
     layers, start = [], 0
     for fan_in, fan_out in itertools.pairwise(sizes):
         weight = flat[start : start + fan_in * fan_out].reshape(fan_in, fan_out)
@@ -155,7 +155,7 @@ class RecordingLearner(Learner):
         return super().fit(batch, objective)
 
     def gradient(self, rows: Sequence[int] | range | None = None) -> Array:
-        """Return the gradient of the recorded loss at the actor's present parameters, on some of the rows."""
+        """Return the gradient of the recorded loss where the actor is now, on some of the rows."""
         self.given.rows = None if rows is None else np.array(rows)
         super().fit(self.batch, self.objective)
         return self.capture.gradient

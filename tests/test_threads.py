@@ -1,4 +1,4 @@
-"""Threads change the speed, never the result, and the maths libraries are kept from starting their own."""
+"""Threads change the speed, never the result, and the maths libraries start none of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ import threadpoolctl
 import cspo
 from cspo.arithmetic import single_threaded_math
 
-config = cspo.make_config("SafetyHopperVelocity-v1", total_steps=400, steps_per_epoch=200, num_envs=4, passes=1)
+small = {"total_steps": 400, "steps_per_epoch": 200, "num_envs": 4, "passes": 1}
+config = cspo.make_config("SafetyHopperVelocity-v1", **small)
 trainer = cspo.Trainer(config)
 next(iter(trainer))  # whatever is loaded lazily is loaded now
 before = threadpoolctl.threadpool_info()

@@ -30,12 +30,10 @@ def examine() -> dict[str, Any]:
         "platform": platform.platform(),
         "processor": platform.machine(),
         "cores": available_cores(),
-        "torch_threads": None,
-        "stepper": None,
-        "drawing": None,
     }
+    looks = {"torch_threads": _torch_threads, "stepper": _stepper, "drawing": _drawing}
+    machine |= {name: None if missing else look() for name, look in looks.items()}
     if not missing:
-        machine |= {"torch_threads": _torch_threads(), "stepper": _stepper(), "drawing": _drawing()}
         for name, test in (("environment", _step_task), ("training", _train_and_reload)):
             checks.append(_timed(name, test))
     healthy = all(check["ok"] for check in checks)

@@ -78,7 +78,8 @@ class RunFolder:
         """
         path = Path(path)
         config = load_config(path, changes.get("plugin"))
-        if unknown := set(changes) - CHANGEABLE - {"plugin"}:  # which is only where it is
+        # A plugin may change too: it says where the algorithm is, not what it does.
+        if unknown := set(changes) - CHANGEABLE - {"plugin"}:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(
                 f"A resumed run keeps its settings; only {allowed} can change, not {refused}."
@@ -123,10 +124,10 @@ class RunFolder:
 
     def save(self, trainer: Trainer) -> Path:
         """Write a checkpoint; progress.csv is on disk before it, so that a crash loses no row."""
-        folder, keep = self.path / "checkpoints", self.config.keep_checkpoints
+        folder, state = self.path / "checkpoints", trainer.state_dict()
         with _explained(self.path):
             self._progress.sync()
-            return checkpoint.save(folder, trainer.epoch, trainer.state_dict(), keep)
+            return checkpoint.save(folder, trainer.epoch, state, self.config.keep_checkpoints)
 
     def close(self) -> None:
         """Close the sinks and release the folder."""

@@ -120,8 +120,8 @@ def read_rows(file: Path, *, tail: int | None = None, foreign: bool = False) -> 
         data = _content(file, tail)
         text = data.decode("utf-8-sig", errors="strict" if foreign else "replace")
         lines = text.splitlines(keepends=True)
-        if not foreign:
-            lines = [line for line in lines if line.endswith("\n")]
+        if not foreign:  # zeros are what a power cut may leave
+            lines = [line for line in lines if line.endswith("\n") and "\0" not in line]
         reader = csv.reader(lines)
         return [(reader.line_num, cells) for cells in reader if cells]
     except UnicodeDecodeError:

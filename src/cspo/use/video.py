@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,10 +43,10 @@ class VideoWriter:
             raise CspoError(f"A video needs a positive number of pictures per second, not {fps}.")
         self.width, self.height, self.frames = width, height, 0
         self._partial = self.path.with_name(f".{self.path.name}.partial")
-        make = _Gif if self.path.suffix.lower() == ".gif" else _Mp4
+        make: type[_Gif | _Mp4] = _Gif if self.path.suffix.lower() == ".gif" else _Mp4
         try:
             with _explained(self.path):
-                self._encoder: _Encoder = make(self._partial, fps, width, height)
+                self._encoder = make(self._partial, fps, width, height)
         except CspoError:
             self._partial.unlink(missing_ok=True)
             raise
@@ -112,14 +112,6 @@ def check_target(path: Path | str) -> Path:
     except OSError as fault:
         raise CspoError(f"Cannot write {path}: {fault.strerror or fault}.") from fault
     return path
-
-
-class _Encoder(Protocol):
-    def add(self, picture: Picture) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def abandon(self) -> None: ...
 
 
 class _Mp4:
