@@ -6,6 +6,7 @@ import importlib.util
 import platform
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -74,13 +75,10 @@ def _stepper() -> str:
     from cspo.envs.velocity.task import VelocityEnv
 
     try:
-        env = VelocityEnv(TASK)
+        with closing(VelocityEnv(TASK)) as env:
+            return env.physics.stepper
     except Exception as error:
         return f"none ({type(error).__name__})"
-    try:
-        return env.physics.stepper
-    finally:
-        env.close()
 
 
 def _drawing() -> str:
@@ -99,8 +97,7 @@ def _step_task() -> str:
 
     from cspo.envs import make_batch
 
-    env = make_batch(TASK, 4, available_cores())
-    try:
+    with closing(make_batch(TASK, 4, available_cores())) as env:
         first = env.reset(seed=0).copy()
         actions = np.zeros((env.num_envs, env.action_size))
         for _ in range(200):
@@ -109,30 +106,23 @@ def _step_task() -> str:
             raise ValueError("the simulator gave non-finite numbers")
         if not np.array_equal(env.reset(seed=0), first):
             raise ValueError("the same seed gave another initial state")
-    finally:
-        env.close()
     return f"{TASK} resets and steps"
 
 
 def _train_and_reload() -> str:
-    from cspo.runs.trainer import Trainer
+    from cspo.runs import checkpoint
+    from cspo.train import Trainer
 
     small: Any = {"num_envs": 4, "steps_per_epoch": 800, "total_steps": 1600, "passes": 2}
-    config = make_config(TASK, tensorboard=False, **small)
-    with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
-        trainer = Trainer(config, run_dir=Path(folder) / "run")
-        assert trainer.run is not None
+    config = make_config(TASK, **small)
+    trainer, again = Trainer(config), Trainer(config)
+    with closing(trainer.env), closing(again.env):
         next(iter(trainer))
-        before = trainer.parameter_hash()
-        trainer.run.close()
-        again = Trainer.resume(Path(folder) / "run")
-        assert again.run is not None
-        same = again.parameter_hash() == before
-        for one in (trainer, again):
-            one.env.close()
-        again.run.close()
-    if not same:
-        raise ValueError("a checkpoint did not give back the parameters it was written from")
+        with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
+            path = checkpoint.save(Path(folder), trainer.epoch, trainer.state_dict())
+            again.load_state_dict(checkpoint.load(path))
+        if again.parameter_hash() != trainer.parameter_hash():
+            raise ValueError("a checkpoint did not give back the parameters it was written from")
     return "one epoch trains, and its checkpoint reads back exactly"
 
 
@@ -151,7 +141,5 @@ def format_findings(findings: dict[str, Any]) -> str:
     ]
     for check in findings["checks"]:
         lines.append(f"{'ok' if check['ok'] else 'FAILED':<6}  {check['name']}: {check['detail']}")
-    verdict = (
-        "Everything works." if findings["healthy"] else "Something is wrong: see FAILED above."
-    )
-    return "\n".join([*lines, verdict])
+    wrong = "Something is wrong: see FAILED above."
+    return "\n".join([*lines, "Everything works." if findings["healthy"] else wrong])

@@ -51,7 +51,7 @@ def bench_train(
         `task, algo, threads, runs`; environment steps per second of all runs together,
         `steps_per_s`; seconds of a median epoch, `rollout_s`, `update_s`, `epoch_s`, and
         `physics_s`, the part of the rollout inside the environment; `other_share`, the share of an
-        epoch that is neither physics nor update.
+        epoch that is neither physics nor update, a median too: it is taken epoch by epoch.
     """
     if epochs < 1 or runs < 1:
         raise CspoError("--epochs and --runs must be at least 1.")
@@ -72,7 +72,6 @@ def bench_train(
         "update_s": median(e.update for e in times),
         "epoch_s": epoch_s,
         "physics_s": median(e.physics for e in times),
-        # Epoch by epoch: the medians of the parts need not come from the same one.
         "other_share": median((e.epoch - e.physics - e.update) / e.epoch for e in times),
     }
 

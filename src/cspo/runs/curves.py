@@ -60,9 +60,8 @@ def _names_of(run_dir: Path, columns: Columns) -> list[str]:
     numbers = [str(k) for k in range(len(constraint_columns(columns, "cost")))]
     file = run_dir / "summary.json"
     summary = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return [
-        label.removeprefix("cost") for label in cost_labels(summary.get("cost_names") or numbers)
-    ]
+    labels = cost_labels(summary.get("cost_names") or numbers)
+    return [label.removeprefix("cost") for label in labels]
 
 
 def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:

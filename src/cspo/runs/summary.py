@@ -90,7 +90,7 @@ def _last(values: list[float] | None) -> float:
     return values[-1] if values else math.nan
 
 
-def write_summary(summary: Summary, config: TrainConfig) -> Path:
+def write_summary(summary: Summary, config: TrainConfig) -> None:
     """Write summary.json: the results, and what they were made with."""
     results = dataclasses.asdict(summary)
     del results["run_dir"]  # a run stays valid when its folder is moved
@@ -101,9 +101,7 @@ def write_summary(summary: Summary, config: TrainConfig) -> Path:
         "versions": versions(),
         "commit": commit(),
     }
-    path = summary.run_dir / "summary.json"
-    write_text(path, json.dumps(data, indent=2) + "\n")
-    return path
+    write_text(summary.run_dir / "summary.json", json.dumps(data, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:

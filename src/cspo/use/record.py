@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from cspo.envs.tasks import native_name, task_row
 from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
 from cspo.errors import CspoError
 from cspo.setup import copies_of, environment_for, make_environment
-from cspo.types import FloatArray
 from cspo.use.evaluate import environment_seed
 from cspo.use.load import TrainedPolicy, load
 from cspo.use.video import FASTEST, VideoWriter, check_target
@@ -84,17 +84,11 @@ def record(
         if env is None:
             opened.enter_context(closing(batch))
         policy.check_sizes(batch)
-        observation = batch.reset(seed=environment_seed(seed))
-        policy.seed(seed)
         draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
         film = opened.enter_context(_Film(path, draw, rate, caption))
-        returns, costs = [], []
-        for _ in range(episodes):
-            ended = _film_episode(policy, batch, film, observation, deterministic)
-            observation, total_return, total_cost = ended
-            returns.append(total_return)
-            costs.append(tuple(total_cost.tolist()))
-    return Recording(path, film.frames, film.fps, tuple(returns), tuple(costs))
+        filmed = _filmed_episodes(policy, batch, film, seed, deterministic)
+        returns, costs = zip(*islice(filmed, episodes), strict=True)
+    return Recording(path, film.frames, film.fps, returns, costs)
 
 
 def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: int = 480) -> Path:
@@ -136,23 +130,28 @@ class _Film:
         self._video.add(picture)
 
 
-def _film_episode(
-    policy: TrainedPolicy, env: BatchEnv, film: _Film, observation: FloatArray, deterministic: bool
-) -> tuple[FloatArray, float, FloatArray]:
-    """Film an episode of the first environment; return the next observation, return and costs."""
-    total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
-    for step in range(LONGEST):
-        # Before the step: after the last one the environment already shows the next episode.
-        costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
-        film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
-        result = env.step(policy(observation, deterministic=deterministic))
-        observation = result.observation
-        total_return += float(result.reward[0])
-        total_cost += result.cost[0]
-        costly = bool((result.cost[0] > 0).any())
-        if result.terminated[0] or result.truncated[0]:
-            return observation, total_return, total_cost
-    return env.reset(), total_return, total_cost
+def _filmed_episodes(
+    policy: TrainedPolicy, env: BatchEnv, film: _Film, seed: int, deterministic: bool
+) -> Iterator[tuple[float, tuple[float, ...]]]:
+    """Film one episode after another of the first environment; yields return and costs of each."""
+    observation = env.reset(seed=environment_seed(seed))
+    policy.seed(seed)
+    while True:
+        total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
+        for step in range(LONGEST):
+            # Before the step: after the last one the environment already shows the next episode.
+            costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
+            film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
+            result = env.step(policy(observation, deterministic=deterministic))
+            observation = result.observation
+            total_return += float(result.reward[0])
+            total_cost += result.cost[0]
+            costly = bool((result.cost[0] > 0).any())
+            if result.terminated[0] or result.truncated[0]:
+                break
+        else:
+            observation = env.reset()
+        yield total_return, tuple(total_cost.tolist())
 
 
 def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
