@@ -24,6 +24,7 @@ from cspo.runs.progress import ProgressFile, as_row, constraint_columns, read_pr
 from cspo.runs.session import episode_warning
 from cspo.runs.summary import config_digest, format_summary, short_number
 from cspo.runs.tensorboard import TensorBoard
+from cspo.train import Trainer as Loop
 from cspo.types import EpochReport, cost_labels
 
 
@@ -213,6 +214,19 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def _settings_of(run: Path) -> dict[str, Any]:
     return {"file": run / "config.toml"}
+
+
+def test_the_loop_alone_writes_and_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = make_config(TASK, **{**SMALL, "tensorboard": True, "total_steps": 800})
+    loop, kept = Loop(config), cspo.Trainer(config)
+    assert [report.epoch for report in loop] == [report.epoch for report in kept] == [0, 1]
+    assert loop.parameter_hash() == kept.parameter_hash()
+    with pytest.raises(CspoError, match="no run folder: pass run_dir="):
+        kept.save()
+    assert list(tmp_path.iterdir()) == [] and capfd.readouterr() == ("", "")
 
 
 class Collecting:
