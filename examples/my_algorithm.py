@@ -38,7 +38,10 @@ class StepPrice:
         def loss(L_R, L_C):
             return (-L_R + price @ L_C) / (1.0 + price.sum())
 
-        self.multiplier, surrogates = price, (clipped_reward(batch.adv_r), clipped_cost(batch.adv_c))
+        self.multiplier, surrogates = (
+            price,
+            (clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)),
+        )
         return self.learner.fit(batch, Loss(loss, *surrogates, clip=0.2)).report()
 
     def state_dict(self):

@@ -1,4 +1,4 @@
-"""What several test files share: small policies and batches, and networks written a second time in NumPy."""
+"""What several test files share: small policies and batches, and networks written once more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _one_thread() -> None:
 
 
 def unpack(flat: Any, sizes: Sequence[int]) -> tuple[list[tuple[Any, Any]], Any]:
-    """Cut flat parameters into (weight (in, out), bias (out,)) per layer; the second value is what remains."""
+    """Cut flat parameters into (weight (in, out), bias (out,)) per layer, and what remains."""
     layers, start = [], 0
     for fan_in, fan_out in itertools.pairwise(sizes):
         weight = flat[start : start + fan_in * fan_out].reshape(fan_in, fan_out)

@@ -1,4 +1,4 @@
-"""What the tests of whole runs share: small settings, small environments, real processes, exact comparison."""
+"""What the tests of whole runs share: small settings and environments, exact comparison."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def start(*words: Any, **keywords: Any) -> subprocess.Popen[str]:
 
 
 def wait_for_epochs(run: Path, epochs: int, process: subprocess.Popen[str]) -> None:
-    """Wait until a run has started (0) or has written the rows of so many epochs, or its process has ended."""
+    """Wait until a run has started (0), has written so many epochs, or its process has ended."""
     deadline = time.monotonic() + 60
     file = run / ("progress.csv" if epochs else "config.toml")
     while time.monotonic() < deadline and process.poll() is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from run_helpers import SMALL, TASK
 
@@ -14,6 +15,7 @@ import cspo
 from cspo.errors import CspoError
 from cspo.runs import checkpoint, files
 from cspo.runs.checkpoint import DamagedCheckpoint
+from cspo.state import digest
 
 STATE = {
     "epoch": 3,
@@ -40,14 +42,22 @@ def test_round_trip_keeps_values_types_and_bits(tmp_path: Path) -> None:
         [1, {"a": 2.5}],
     )
     assert np.isnan(state["nan"])
-    assert isinstance(state["nested"]["tensor"], torch.Tensor) and isinstance(
-        state["nested"]["array"], np.ndarray
-    )
-    assert (
-        state["nested"]["tensor"].numpy().tobytes() == STATE["nested"]["tensor"].numpy().tobytes()
-    )
+    assert all(isinstance(array, np.ndarray) for array in state["nested"].values())
+    assert state["nested"]["tensor"].tobytes() == STATE["nested"]["tensor"].numpy().tobytes()
     assert state["nested"]["empty"].shape == (0, 2)
     np.testing.assert_array_equal(state["strided"], STATE["strided"])
+
+
+def test_a_checkpoint_of_version_0_1_is_read_as_arrays(tmp_path: Path) -> None:
+    """There, what was a tensor is called one."""
+    weights = np.array([1.5, -0.0], np.float32)
+    text = json.dumps({"epoch": 3, "actor": {"tensor": "/actor"}})
+    metadata = {"format": checkpoint.FORMAT, "state": text}
+    metadata["digest"] = digest({"/actor": weights}, text)
+    path = tmp_path / "epoch-000003.safetensors"
+    safetensors.numpy.save_file({"/actor": weights}, path, metadata)
+    state = checkpoint.load(path)
+    assert state["epoch"] == 3 and state["actor"].tobytes() == weights.tobytes()
 
 
 def test_a_runs_checkpoint_is_json_and_numbers(tmp_path: Path) -> None:
@@ -93,8 +103,6 @@ def test_every_single_flipped_byte_is_noticed(tmp_path: Path) -> None:
 
 
 def test_foreign_and_unreadable_files(tmp_path: Path) -> None:
-    import safetensors.numpy
-
     path = tmp_path / "epoch-000001.safetensors"
     safetensors.numpy.save_file({"x": np.zeros(3)}, path)
     with pytest.raises(DamagedCheckpoint, match="not a checkpoint of this format"):

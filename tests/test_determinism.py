@@ -45,7 +45,7 @@ OTHER_OPTIONS: dict[str, dict[str, Any]] = {
 def trainer(seed: int = 0, **settings: Any) -> cspo.Trainer:
     options: dict[str, Any] = {
         "cost_limit": (2.0, 3.0),
-        "steps_per_epoch": 220,  # episodes of at most 15 steps: the last one of each environment is cut
+        "steps_per_epoch": 220,  # episodes of at most 15 steps: the last ones are cut
         "total_steps": 6 * 220,
         "num_envs": 4,
         "hidden_sizes": (16, 16),

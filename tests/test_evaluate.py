@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import float64, reference_mlp, unpack
+from conftest import reference_mlp, unpack
 from run_helpers import SMALL, TASK, TinyEnv, TwoCosts, make_tiny
 
 import cspo
 from cspo.errors import CspoError
+from cspo.policy.scaling import ActionScaling
 from cspo.runs import checkpoint
 from cspo.use.evaluate import Interval, mean_interval, share_interval
 
@@ -44,7 +45,7 @@ def test_policy_is_normaliser_actor_and_action_box(tiny_run: Path) -> None:
     seen = state["policy"]["normaliser"]
     std = np.sqrt(seen["square_sum"] / (seen["count"] - 1))
     x = np.clip((observation - seen["mean"]) / np.maximum(std, 0.01), -5.0, 5.0)
-    layers, log_std = unpack(float64(state["policy"]["actor"]), (2, 16, 16, 1))
+    layers, log_std = unpack(state["policy"]["actor"].astype(np.float64), (2, 16, 16, 1))
     mean = reference_mlp(layers, x)
     expected = mean * 1.5 - 0.5  # the box is -2 .. 1
     np.testing.assert_allclose(policy(observation, clip=False), expected, rtol=1e-5, atol=1e-6)
@@ -61,6 +62,17 @@ def test_policy_is_normaliser_actor_and_action_box(tiny_run: Path) -> None:
     policy.seed(1)  # the environment was given clipped actions, so that is the default
     clipped = np.array([policy(observation[0], deterministic=False) for _ in range(4000)])
     np.testing.assert_array_equal(clipped, np.clip(draws, -2.0, 1.0))
+
+
+def test_actions_are_scaled_in_one_place_as_training_does() -> None:
+    low, high = np.array([-2.0, 0.0]), np.array([1.0, 0.5])
+    scaling = ActionScaling(low, high)
+    action = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    expected = action * (0.5 * (high - low)) + 0.5 * (high + low)
+    assert scaling(action).dtype == np.float64
+    assert scaling(action).tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(scaling(action, clip=True), np.clip(expected, low, high))
+    np.testing.assert_array_equal(scaling(np.array([[-1.0, -1.0], [1.0, 1.0]])), [low, high])
 
 
 def test_actions_reach_the_environment_as_in_training(run: Path, tiny_run: Path) -> None:

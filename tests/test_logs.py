@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from cspo.runs.console import LiveConsole, PlainConsole, make_console
 from cspo.runs.curves import draw_curve
 from cspo.runs.progress import ProgressFile, as_row, constraint_columns, read_progress
 from cspo.runs.session import episode_warning
-from cspo.runs.summary import config_digest, format_summary, number
+from cspo.runs.summary import config_digest, format_summary, short_number
+from cspo.runs.tensorboard import TensorBoard
+from cspo.train import Trainer as Loop
 from cspo.types import EpochReport, cost_labels
 
 
@@ -53,8 +57,8 @@ def test_output_to_a_file_is_plain_and_short(epochs: int) -> None:
     assert isinstance(console, PlainConsole)
     console.start("title")
     for epoch in range(epochs):
-        console.epoch(report(epoch))
-    console.stop()
+        console.write(report(epoch))
+    console.close()
     text = stream.getvalue()
     lines = text.splitlines()
     assert all(character.isprintable() or character == "\n" for character in text)
@@ -73,12 +77,12 @@ def test_terminal_shows_progress_in_place(capsys: pytest.CaptureFixture[str]) ->
     console = make_console(config_of(6), ("cost",), 0, stream=stream)
     assert isinstance(console, LiveConsole)
     console.start("title")
-    console.epoch(report())
-    console.epoch(
+    console.write(report())
+    console.write(
         report(1, cost=(20.0,), episode_return=float("nan"), metrics={"cost_estimated": 1})
     )
     console.note("a note")
-    console.stop()
+    console.close()
     text = stream.getvalue()
     for shown in (
         "epoch 1/6",
@@ -98,13 +102,13 @@ def test_several_constraints_are_shown_by_name() -> None:
     for stream in (io.StringIO(), Terminal()):
         console = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=stream)
         console.start("title")
-        console.epoch(both)
-        console.stop()
+        console.write(both)
+        console.close()
         for shown in ("cost hazards", "cost gremlins", "30.00/25", "2.00/5", "0.200"):
             assert shown in stream.getvalue(), shown
     plain = make_console(config_of(6), ("hazards", "gremlins"), 0, stream=(stream := io.StringIO()))
     plain.start("title")
-    plain.epoch(both)
+    plain.write(both)
     _, header, row = stream.getvalue().splitlines()
     assert header.index("cost gremlins") + len("cost gremlins") == row.index("2.00/5") + len(
         "2.00/5"
@@ -117,15 +121,15 @@ def test_several_constraints_are_shown_by_name() -> None:
 def test_quiet_prints_notes_only(capsys: pytest.CaptureFixture[str]) -> None:
     console = make_console(config_of(2), ("cost",), 0, quiet=True)
     console.start("title")
-    console.epoch(report())
+    console.write(report())
     console.note("careful")
-    console.stop()
+    console.close()
     assert capsys.readouterr() == ("", "cspo: careful\n")
 
 
 def test_two_constraints_have_numbered_columns(tmp_path: Path) -> None:
     file = ProgressFile(tmp_path / "progress.csv")
-    file.append(report(cost=(1.0, 2.0), cost_limit=(5.0, 6.0), multiplier=(0.1, 0.2)))
+    file.write(report(cost=(1.0, 2.0), cost_limit=(5.0, 6.0), multiplier=(0.1, 0.2)))
     file.close()
     columns = read_progress(tmp_path / "progress.csv")
     assert columns["cost_0"] == [1.0] and columns["cost_1"] == [2.0] and "cost" not in columns
@@ -138,7 +142,7 @@ def test_progress_keeps_every_digit_and_survives_a_cut(tmp_path: Path) -> None:
     file = ProgressFile(path)
     values = [0.1 + 0.2, 1e-300, 12345678.123456789, float("nan")]
     for epoch, value in enumerate(values):
-        file.append(report(epoch, episode_return=value))
+        file.write(report(epoch, episode_return=value))
     file.close()
     np.testing.assert_array_equal(read_progress(path)["return"], values)
     whole = path.read_text()
@@ -212,6 +216,99 @@ def _settings_of(run: Path) -> dict[str, Any]:
     return {"file": run / "config.toml"}
 
 
+def test_the_loop_alone_writes_and_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = make_config(TASK, **{**SMALL, "tensorboard": True, "total_steps": 800})
+    loop, kept = Loop(config), cspo.Trainer(config)
+    assert [report.epoch for report in loop] == [report.epoch for report in kept] == [0, 1]
+    assert loop.parameter_hash() == kept.parameter_hash()
+    with pytest.raises(CspoError, match="no run folder: pass run_dir="):
+        kept.save()
+    assert list(tmp_path.iterdir()) == [] and capfd.readouterr() == ("", "")
+
+
+class Collecting:
+    """A user's sink."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.reports: list[EpochReport] = []
+        self.fails_at, self.closed = fails_at, 0
+
+    def write(self, report: EpochReport) -> None:
+        if report.epoch == self.fails_at:
+            raise ConnectionError("no route to the dashboard")
+        self.reports.append(report)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_sink_of_the_user_gets_every_epoch_and_is_closed(tmp_path: Path) -> None:
+    first, second = Collecting(), Collecting()
+    settings = {**SMALL, "total_steps": 1200, "num_envs": 1, "quiet": True}
+    cspo.train(TinyEnv(), "ppo", run_dir=tmp_path / "run", sinks=[first], **settings)
+    assert [report.epoch for report in first.reports] == [0, 1, 2] and first.closed == 1
+    returns = [report.episode_return for report in first.reports]
+    np.testing.assert_array_equal(returns, read_progress(tmp_path / "run/progress.csv")["return"])
+    options = {"env": TinyEnv(), "quiet": True, "total_steps": 1600}
+    cspo.resume(tmp_path / "run", sinks=[second], **options)
+    assert [report.epoch for report in second.reports] == [3] and second.closed == 1
+
+
+def test_a_sink_that_fails_loses_no_epoch(tmp_path: Path) -> None:
+    sink, settings = Collecting(fails_at=1), {**SMALL, "num_envs": 1, "quiet": True}
+    with pytest.raises(ConnectionError, match="no route"):
+        cspo.train(TinyEnv(), "ppo", run_dir=tmp_path / "run", sinks=[sink], **settings)
+    assert sink.closed == 1
+    assert read_progress(tmp_path / "run/progress.csv")["epoch"] == [0, 1]
+    trainer = cspo.Trainer.resume(tmp_path / "run", env=TinyEnv())
+    assert trainer.epoch == 2
+    trainer.run.close()
+
+
+def test_events_that_a_resumed_run_supersedes_are_hidden(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def process(epochs: range, value: float) -> None:
+        sink = TensorBoard(tmp_path)
+        for epoch in epochs:
+            sink.write(report(epoch, episode_return=value, metrics={"passes": np.int64(7)}))
+        sink.close()
+        sink.close()
+
+    process(range(3), 1.0)
+    time.sleep(1.1)  # files are read in the order of the seconds they are named after
+    process(range(1, 4), 2.0)  # goes on from the checkpoint after the first epoch
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("return")]
+    assert found == [(400, 1.0), (800, 2.0), (1200, 2.0), (1600, 2.0)]
+    names = {*as_row(report()), "passes", "seconds_rollout", "seconds_update"}
+    assert set(events.Tags()["scalars"]) == names - {"epoch", "steps", "cost_estimated"}
+
+
+def test_the_newest_rows_are_read_without_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    file = ProgressFile(path)
+    for epoch in range(1000):
+        file.write(report(epoch))
+    file.close()
+    whole = read_progress(path)
+    packed = tmp_path / "progress.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for size in range(1, 400):
+        tail = read_progress(path, tail=size)
+        rows = len(tail["epoch"])
+        assert rows <= size / 50 and tail["epoch"] == whole["epoch"][1000 - rows :]
+        assert tail["steps_per_second"] == whole["steps_per_second"][1000 - rows :]
+        assert tail == read_progress(packed, tail=size)
+    assert rows >= 3 and read_progress(path, tail=10**9) == whole == read_progress(packed)
+    (tmp_path / "empty.csv").touch()
+    assert read_progress(tmp_path / "empty.csv", tail=100) == {}
+
+
 def test_every_column_is_documented(tmp_path: Path) -> None:
     text = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text()
     for algo in algorithm_names():
@@ -269,7 +366,7 @@ def test_warning_when_episodes_do_not_fit_into_an_epoch() -> None:
 
 
 def test_numbers_for_people() -> None:
-    assert [number(x) for x in (float("nan"), 0.0, 0.01234, 3.14159, 12345.6)] == [
+    assert [short_number(x) for x in (float("nan"), 0.0, 0.01234, 3.14159, 12345.6)] == [
         "-",
         "0.00",
         "0.0123",

@@ -19,7 +19,7 @@ from cspo.experience.settings import AdvantageSettings
 from cspo.policy.normaliser import SignalNormaliser
 from cspo.policy.policy import Policy
 from cspo.policy.settings import PolicySettings
-from cspo.use.evaluate import load
+from cspo.use.load import load
 
 BOTH = {"normalise_rewards": True, "normalise_costs": True}
 ENDS = {(5, 0): "terminated", (9, 1): "truncated", (3, 2): "truncated"}

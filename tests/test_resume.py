@@ -250,7 +250,8 @@ def test_complete_run_says_so(
 def test_one_process_per_run_folder(tmp_path: Path) -> None:
     run = tmp_path / "run"
     stop_after(run, 1)
-    holder = f"import fcntl, sys, time; f = open({str(run / '.lock')!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX)"
+    file = str(run / ".lock")
+    holder = f"import fcntl, time; f = open({file!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX)"
     process = subprocess.Popen(
         [sys.executable, "-c", holder + "; print('held', flush=True); time.sleep(60)"],
         stdout=subprocess.PIPE,

@@ -19,7 +19,7 @@ from cspo.lab.study.storage import Storage, StoredRun, Superseded, is_address, p
 from cspo.lab.study.worker import work
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.session import resume
-from cspo.train import Trainer
+from cspo.runs.trainer import Trainer
 
 RUN = "Hopper-cspo-seed3"
 

@@ -308,7 +308,9 @@ def test_an_environment_without_pictures_says_so(painted_run: Path, tmp_path: Pa
 
 
 def test_help_does_not_load_encoders() -> None:
-    code = "import sys, cspo.use.video, cspo.envs.tools.render; print({'av', 'PIL', 'mujoco', 'OpenGL'} & set(sys.modules))"
+    heavy = "{'av', 'PIL', 'mujoco', 'OpenGL'}"
+    modules = "sys, cspo.use.video, cspo.envs.tools.render"
+    code = f"import {modules}; print({heavy} & set(sys.modules))"
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )

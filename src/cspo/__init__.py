@@ -13,12 +13,12 @@ __version__ = "0.1.0"
 
 # Imported on first use: `import cspo` and `cspo --help` must not wait for MuJoCo or Numba.
 _PUBLIC = {
-    "Trainer": "cspo.train",
+    "Trainer": "cspo.runs.trainer",
     "train": "cspo.runs.session",
     "resume": "cspo.runs.session",
     "make_config": "cspo.config",
     "TrainConfig": "cspo.config",
-    "load": "cspo.use.evaluate",
+    "load": "cspo.use.load",
     "evaluate": "cspo.use.evaluate",
     "record": "cspo.use.record",
     "check_env": "cspo.envs.check",

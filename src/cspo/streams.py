@@ -9,11 +9,26 @@ import numpy as np
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
-    """Return the generator called `name` of this seed; different names are independent."""
+    """Return the generator called `name` of this seed; other names are independent of it."""
     # crc32 rather than hash(): Python salts hash() anew in every process.
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode())]))
-    )
+    words = np.random.SeedSequence([seed, zlib.crc32(name.encode())])
+    return np.random.Generator(np.random.PCG64(words))
+
+
+class Streams(dict[str, np.random.Generator]):
+    """Generators by name, whose states are kept and put back together."""
+
+    def __init__(self, seed: int, *names: str) -> None:
+        super().__init__({name: stream(seed, name) for name in names})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of every stream."""
+        return {name: stream_state(generator) for name, generator in self.items()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        for name, generator in self.items():
+            set_stream_state(generator, state[name])
 
 
 def stream_state(generator: np.random.Generator) -> dict[str, Any]:

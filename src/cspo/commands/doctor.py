@@ -6,6 +6,8 @@ import importlib.util
 import platform
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -18,35 +20,26 @@ MUJOCO_FROM, MUJOCO_BEFORE = (3, 2, 7), (3, 5)  # 3.5 changed the benchmark's ph
 
 
 def examine() -> dict[str, Any]:
-    """Return versions, machine and the results of a self-test of a few seconds, as JSON-compatible data."""
+    """Return versions, machine and the results of a short self-test, as JSON-compatible data."""
     found = versions()
     missing = [name for name, version in found.items() if version == "missing"]
-    checks: list[dict[str, Any]] = [
-        _result(
-            "packages",
-            not missing,
-            f"missing: {', '.join(missing)}" if missing else "all installed",
-        ),
+    packages = f"missing: {', '.join(missing)}" if missing else "all installed"
+    checks = [
+        _result("packages", not missing, packages),
         _result("mujoco version", *_mujoco_version(found["mujoco"])),
     ]
     machine: dict[str, Any] = {
         "platform": platform.platform(),
         "processor": platform.machine(),
         "cores": available_cores(),
-        "torch_threads": None,
-        "stepper": None,
-        "drawing": None,
     }
+    looks = {"torch": _torch, "stepper": _stepper, "drawing": _drawing}
+    machine |= {name: None if missing else look() for name, look in looks.items()}
     if not missing:
-        machine |= {"torch_threads": _torch_threads(), "stepper": _stepper(), "drawing": _drawing()}
         for name, test in (("environment", _step_task), ("training", _train_and_reload)):
             checks.append(_timed(name, test))
-    return {
-        "versions": found,
-        "machine": machine,
-        "checks": checks,
-        "healthy": all(check["ok"] for check in checks),
-    }
+    healthy = all(check["ok"] for check in checks)
+    return {"versions": found, "machine": machine, "checks": checks, "healthy": healthy}
 
 
 def _result(name: str, ok: bool, detail: str) -> dict[str, Any]:
@@ -64,36 +57,35 @@ def _timed(name: str, test: Callable[[], str]) -> dict[str, Any]:
 
 def _mujoco_version(text: str) -> tuple[bool, str]:
     try:
-        version = tuple(int(part) for part in text.split(".")[:3])
+        found = tuple(int(part) for part in text.split(".")[:3])
     except ValueError:
         return False, f"{text}: pip install 'mujoco>=3.2.7,<3.5'"
-    if MUJOCO_FROM <= version < MUJOCO_BEFORE:
+    if MUJOCO_FROM <= found < MUJOCO_BEFORE:
         return True, f"{text}, within 3.2.7 to 3.4, where the tasks match the benchmark"
     return False, f"{text}: the tasks match the benchmark only on >=3.2.7,<3.5"
 
 
-def _torch_threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
+def _torch() -> str:
+    """Return the version of PyTorch, which only losses written in it need."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return "not installed; only losses written in it need it: pip install 'cspo[torch]'"
 
 
 def _stepper() -> str:
-    """Return which stepper native tasks use here: "compiled" or, where that is impossible, the slower "python"."""
+    """Return which stepper native tasks use here: "compiled", or the slower "python"."""
     from cspo.envs.velocity.task import VelocityEnv
 
     try:
-        env = VelocityEnv(TASK)
+        with closing(VelocityEnv(TASK)) as env:
+            return env.physics.stepper
     except Exception as error:
         return f"none ({type(error).__name__})"
-    try:
-        return env.physics.stepper
-    finally:
-        env.close()
 
 
 def _drawing() -> str:
-    """Return what draws pictures here and whether videos can be written; neither is needed to train."""
+    """Return what draws pictures here and whether videos can be written; training needs neither."""
     from cspo.envs.tools.opengl import find_backend
 
     backend = find_backend()
@@ -108,8 +100,7 @@ def _step_task() -> str:
 
     from cspo.envs import make_batch
 
-    env = make_batch(TASK, 4, available_cores())
-    try:
+    with closing(make_batch(TASK, 4, available_cores())) as env:
         first = env.reset(seed=0).copy()
         actions = np.zeros((env.num_envs, env.action_size))
         for _ in range(200):
@@ -118,31 +109,23 @@ def _step_task() -> str:
             raise ValueError("the simulator gave non-finite numbers")
         if not np.array_equal(env.reset(seed=0), first):
             raise ValueError("the same seed gave another initial state")
-    finally:
-        env.close()
     return f"{TASK} resets and steps"
 
 
 def _train_and_reload() -> str:
+    from cspo.runs import checkpoint
     from cspo.train import Trainer
 
-    config = make_config(
-        TASK, num_envs=4, steps_per_epoch=800, total_steps=1600, passes=2, tensorboard=False
-    )
-    with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
-        trainer = Trainer(config, run_dir=Path(folder) / "run")
-        assert trainer.run is not None
+    small: Any = {"num_envs": 4, "steps_per_epoch": 800, "total_steps": 1600, "passes": 2}
+    config = make_config(TASK, **small)
+    trainer, again = Trainer(config), Trainer(config)
+    with closing(trainer.env), closing(again.env):
         next(iter(trainer))
-        before = trainer.parameter_hash()
-        trainer.run.close()
-        again = Trainer.resume(Path(folder) / "run")
-        assert again.run is not None
-        same = again.parameter_hash() == before
-        for one in (trainer, again):
-            one.env.close()
-        again.run.close()
-    if not same:
-        raise ValueError("a checkpoint did not give back the parameters it was written from")
+        with tempfile.TemporaryDirectory(prefix="cspo-doctor-") as folder:
+            path = checkpoint.save(Path(folder), trainer.epoch, trainer.state_dict())
+            again.load_state_dict(checkpoint.load(path))
+        if again.parameter_hash() != trainer.parameter_hash():
+            raise ValueError("a checkpoint did not give back the parameters it was written from")
     return "one epoch trains, and its checkpoint reads back exactly"
 
 
@@ -153,15 +136,13 @@ def format_findings(findings: dict[str, Any]) -> str:
     lines += [
         "",
         f"{'platform':<14}  {machine['platform']}",
-        f"{'cores':<14}  {machine['cores']} available; PyTorch would use {machine['torch_threads']} threads, "
-        "training uses one",
+        f"{'cores':<14}  {machine['cores']} available",
+        f"{'PyTorch':<14}  {machine['torch']}",
         f"{'stepper':<14}  {machine['stepper']}",
         f"{'drawing':<14}  {machine['drawing']}",
         "",
     ]
     for check in findings["checks"]:
         lines.append(f"{'ok' if check['ok'] else 'FAILED':<6}  {check['name']}: {check['detail']}")
-    lines.append(
-        "Everything works." if findings["healthy"] else "Something is wrong: see FAILED above."
-    )
-    return "\n".join(lines)
+    wrong = "Something is wrong: see FAILED above."
+    return "\n".join([*lines, "Everything works." if findings["healthy"] else wrong])

@@ -19,14 +19,15 @@ from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
-    from cspo.use.evaluate import EvaluationRow, Interval, TrainedPolicy
+    from cspo.use.evaluate import EvaluationRow, Interval
+    from cspo.use.load import TrainedPolicy
 
 RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Measure the policy of a run on complete episodes, acting stochastically and deterministically."""
+    """Measure a run's policy on complete episodes, acting stochastically and deterministically."""
 
     run: RunFolderArgument
     """The run's folder."""
@@ -62,7 +63,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     """Run `cspo eval`."""
     options = parse(EvalOptions, "eval", arguments)
     from cspo.use.evaluate import evaluate as measure
-    from cspo.use.evaluate import load
+    from cspo.use.load import load
 
     if options.video is not None:
         from cspo.use.record import check_video
@@ -70,41 +71,30 @@ def evaluate(arguments: Sequence[str]) -> int:
         check_video(options.video, options.video_episodes, options.width, options.height)
     policy = load(options.run, plugin=options.plugin)
     rows = measure(policy, options.episodes, seed=options.seed)
-    # Out of the door before anything is drawn: whatever a graphics driver does, the numbers are not
-    # lost.
-    print(
-        json.dumps([_plain(row) for row in rows]) if options.json else format_rows(rows), flush=True
-    )
+    plain = [without_nan(dataclasses.asdict(row)) for row in rows]
+    # Out of the door before anything is drawn: a graphics driver may take the process with it.
+    print(json.dumps(plain) if options.json else format_rows(rows), flush=True)
     if options.video is not None:
         _film(options, policy)
     return 0
 
 
 def _film(options: EvalOptions, policy: TrainedPolicy) -> None:
-    """Write the video of `cspo eval`; what it says goes to standard error, so that --json stays JSON."""
+    """Write the video of `cspo eval`, and say so on standard error: --json stays JSON."""
     from cspo.use.record import record
 
     assert options.video is not None
     print(f"filming to {options.video} ...", file=sys.stderr)
     try:
-        film = record(
-            policy,
-            options.video,
-            options.video_episodes,
-            camera=options.camera,
-            width=options.width,
-            height=options.height,
-            seed=options.seed,
-        )
+        size: Any = {"width": options.width, "height": options.height}
+        camera, seed, episodes = options.camera, options.seed, options.video_episodes
+        film = record(policy, options.video, episodes, camera=camera, seed=seed, **size)
     except CspoError as fault:
         raise CspoError(f"There is no video, but the numbers are complete. {fault}") from fault
     returns, costs = np.mean(film.returns), np.mean(np.sum(film.costs, axis=1))
-    shown = f"{film.frames} pictures, {film.frames / film.fps:.0f} s, return {returns:.1f}, cost {costs:.1f}"
-    print(f"video: {film.path} ({shown})", file=sys.stderr)
-
-
-def _plain(row: EvaluationRow) -> Any:
-    return without_nan(dataclasses.asdict(row))
+    length = f"{film.frames} pictures, {film.frames / film.fps:.0f} s"
+    content = f"{length}, return {returns:.1f}, cost {costs:.1f}"
+    print(f"video: {film.path} ({content})", file=sys.stderr)
 
 
 def format_rows(rows: Sequence[EvaluationRow]) -> str:
@@ -117,10 +107,8 @@ def format_rows(rows: Sequence[EvaluationRow]) -> str:
         lines.append(f"  {'return':<{width}}  {_with_interval(row.episode_return)}")
         for name, cost, limit in zip(labels, row.cost, row.cost_limit, strict=True):
             lines.append(f"  {name:<{width}}  {_with_interval(cost)}  limit {limit:g}")
-        share = row.violation_rate
-        violated = (
-            f"{100 * share.mean:.0f} % of episodes  [{100 * share.low:.0f}, {100 * share.high:.0f}]"
-        )
+        mean, low, high = (100 * share for share in dataclasses.astuple(row.violation_rate))
+        violated = f"{mean:.0f} % of episodes  [{low:.0f}, {high:.0f}]"
         lines.append(f"  {'violated':<{width}}  {violated}")
     return "\n".join([*lines, "Brackets are 95 % confidence intervals."])
 

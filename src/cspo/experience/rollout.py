@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cspo.envs.batch import BatchEnv, StepResult
 from cspo.errors import EnvironmentFault
 from cspo.policy.policy import Policy
+from cspo.policy.scaling import ActionScaling
 from cspo.types import Episodes, Rollout
 
 
@@ -33,8 +34,7 @@ def collect(
     action = noise * np.exp(policy.actor.log_std)  # the mean is added step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    half_range = 0.5 * (env.action_high - env.action_low)
-    centre = 0.5 * (env.action_high + env.action_low)
+    in_units = ActionScaling(env.action_low, env.action_high)
     path_end: list[tuple[int, int]] = []
     path_end_observation: list[NDArray[np.float32]] = []
 
@@ -45,7 +45,7 @@ def collect(
     for t in range(steps):
         observation[t] = normaliser(raw)
         action[t] += actor.output(observation[t])
-        result = env.step(action[t] * half_range + centre)
+        result = env.step(in_units(action[t]))
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
         ended = terminated[t] | truncated[t]
         last = final[ended]
@@ -61,19 +61,9 @@ def collect(
     cut = np.flatnonzero(~(terminated[-1] | truncated[-1]))
     path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
-    end_observation = np.array(path_end_observation, dtype=np.float32).reshape(
-        -1, env.observation_size
-    )
-    return Rollout(
-        observation,
-        action,
-        reward,
-        cost,
-        terminated,
-        truncated,
-        np.array(path_end, dtype=np.int64).reshape(-1, 2),
-        end_observation,
-    )
+    ends = np.array(path_end, dtype=np.int64).reshape(-1, 2)
+    last = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
+    return Rollout(observation, action, reward, cost, terminated, truncated, ends, last)
 
 
 def finished_episodes(rollout: Rollout) -> Episodes:

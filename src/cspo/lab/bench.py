@@ -51,7 +51,7 @@ def bench_train(
         `task, algo, threads, runs`; environment steps per second of all runs together,
         `steps_per_s`; seconds of a median epoch, `rollout_s`, `update_s`, `epoch_s`, and
         `physics_s`, the part of the rollout inside the environment; `other_share`, the share of an
-        epoch that is neither physics nor update.
+        epoch that is neither physics nor update, a median too: it is taken epoch by epoch.
     """
     if epochs < 1 or runs < 1:
         raise CspoError("--epochs and --runs must be at least 1.")
@@ -61,28 +61,24 @@ def bench_train(
     config = make_config(task, algo, **settings, total_steps=length)
     each = [measure(config)] if runs == 1 else _side_by_side(config, runs)
     times = [epoch for one in each for epoch in one]
-    epoch_s = median(e.epoch for e in times)
+    steps, epoch_s = config.steps_per_epoch, median(e.epoch for e in times)
     return {
         "task": config.task,
         "algo": config.algo,
         "threads": config.resolved_threads,
         "runs": runs,
-        "steps_per_s": config.steps_per_epoch / epoch_s
-        if runs == 1
-        else _common_speed(each, config.steps_per_epoch),
+        "steps_per_s": steps / epoch_s if runs == 1 else _common_speed(each, steps),
         "rollout_s": median(e.rollout for e in times),
         "update_s": median(e.update for e in times),
         "epoch_s": epoch_s,
         "physics_s": median(e.physics for e in times),
-        # epoch by epoch: on a noisy machine the medians of the parts need not come from the same
-        # epoch
         "other_share": median((e.epoch - e.physics - e.update) / e.epoch for e in times),
     }
 
 
 def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
     """Train in a temporary folder and return the times of every epoch but the first."""
-    from cspo.train import Trainer
+    from cspo.runs.trainer import Trainer
 
     times: list[EpochTimes] = []
     with tempfile.TemporaryDirectory(prefix="cspo-bench-") as folder:
@@ -94,15 +90,8 @@ def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
         for report in trainer:
             now = perf_counter()
             if started is not None:
-                times.append(
-                    EpochTimes(
-                        now,
-                        now - started,
-                        report.seconds_rollout,
-                        report.seconds_update,
-                        env.seconds,
-                    )
-                )
+                parts = report.seconds_rollout, report.seconds_update, env.seconds
+                times.append(EpochTimes(now, now - started, *parts))
             elif barrier is not None:
                 barrier.wait(timeout=600)
             env.seconds = 0.0
@@ -130,24 +119,17 @@ class _TimedEnv:
 
 
 def _side_by_side(config: TrainConfig, runs: int) -> list[list[EpochTimes]]:
-    context = multiprocessing.get_context(
-        "spawn"
-    )  # each run starts as clean as one started by hand
+    context = multiprocessing.get_context("spawn")  # each run starts as clean as one by hand
     barrier, results = context.Barrier(runs), context.SimpleQueue()
-    settings = to_dict(
-        config
-    )  # plain data: the class of a plugin's settings is not known there yet
-    processes = [
-        context.Process(target=_measure_into, args=(settings, barrier, results))
-        for _ in range(runs)
-    ]
+    settings = to_dict(config)  # plain data: a plugin's classes are not known there yet
+    task = (settings, barrier, results)
+    processes = [context.Process(target=_measure_into, args=task) for _ in range(runs)]
     for process in processes:
         process.start()
     collected = [results.get() for _ in processes]
     for process in processes:
         process.join()
-    failures = [one for one in collected if isinstance(one, str)]
-    if failures:
+    if failures := [one for one in collected if isinstance(one, str)]:
         raise CspoError(f"A run of the benchmark failed: {failures[0]}")
     return collected
 
@@ -164,11 +146,9 @@ def _common_speed(each: list[list[EpochTimes]], steps: int) -> float:
     """Return the steps per second of all runs over the time in which all were running."""
     start = max(one[0].end - one[0].epoch for one in each)
     end = min(one[-1].end for one in each)
-    # perf_counter counts from the same moment in all processes of a machine, so the clocks can be
-    # compared.
-    overlaps = (
-        max(0.0, min(epoch.end, end) - max(epoch.end - epoch.epoch, start)) / epoch.epoch
-        for one in each
-        for epoch in one
-    )
-    return steps * sum(overlaps) / (end - start)
+    # perf_counter counts from the same moment in all processes of a machine.
+    done = 0.0  # epochs, and parts of epochs, within that time
+    for epoch in (epoch for one in each for epoch in one):
+        overlap = min(epoch.end, end) - max(epoch.end - epoch.epoch, start)
+        done += max(0.0, overlap) / epoch.epoch
+    return steps * done / (end - start)

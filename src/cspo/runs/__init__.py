@@ -1,1 +1,1 @@
-"""What is remembered of a run: its folder, checkpoints, progress, summary, and the session that keeps them."""
+"""What is remembered of a run: folder, checkpoints, progress, sinks, summary, session."""

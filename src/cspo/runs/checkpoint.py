@@ -7,17 +7,16 @@ instead.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import safetensors
 import safetensors.numpy
 
 from cspo.errors import CspoError
 from cspo.runs.files import write_bytes
+from cspo.state import digest, join, split
 
 FORMAT = "cspo-checkpoint-1"
 SUFFIX = ".safetensors"
@@ -29,10 +28,9 @@ class DamagedCheckpoint(CspoError):
 
 def save(folder: Path, epoch: int, state: dict[str, Any], keep: int = 2) -> Path:
     """Write the state after `epoch` and remove all but the newest `keep` checkpoints."""
-    arrays: dict[str, np.ndarray] = {}
-    plain = _split(state, "", arrays)
+    plain, arrays = split(state)
     text = json.dumps(plain)
-    metadata = {"format": FORMAT, "state": text, "digest": _digest(arrays, text)}
+    metadata = {"format": FORMAT, "state": text, "digest": digest(arrays, text)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"epoch-{epoch:06d}{SUFFIX}"
     write_bytes(path, safetensors.numpy.save(arrays, metadata))
@@ -52,9 +50,9 @@ def load(path: Path) -> dict[str, Any]:
     text = metadata.get("state", "")
     if metadata.get("format") != FORMAT:
         raise DamagedCheckpoint(f"{path.name} is not a checkpoint of this format ({FORMAT})")
-    if metadata.get("digest") != _digest(arrays, text):
+    if metadata.get("digest") != digest(arrays, text):
         raise DamagedCheckpoint(f"{path.name} was altered: its digest does not match")
-    state: dict[str, Any] = _join(json.loads(text), arrays)
+    state: dict[str, Any] = join(json.loads(text), arrays)
     return state
 
 
@@ -80,45 +78,11 @@ def load_newest(folder: Path, rows: int | None = None) -> tuple[dict[str, Any] |
             return state, notes
         later = later or state
     if later is None and notes:
-        raise CspoError(
-            f"No checkpoint in {folder} can be read: the run cannot continue, start it again."
-        )
+        fault = f"No checkpoint in {folder} can be read"
+        raise CspoError(f"{fault}: the run cannot continue, start it again.")
     return later, notes
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, oldest first."""
     return sorted(folder.glob(f"epoch-*{SUFFIX}"))
-
-
-def parameter_hash(state: dict[str, Any]) -> str:
-    """Return a short digest of every array in a nested state, for comparing two runs."""
-    arrays: dict[str, np.ndarray] = {}
-    _split(state, "", arrays)
-    return _digest(arrays, "")[:16]
-
-
-def _split(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
-    """Move arrays out of a nested state into `arrays`, leaving references that JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _split(item, f"{path}/{key}", arrays) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        arrays[path] = np.ascontiguousarray(value)
-        return {"array": path}
-    return value
-
-
-def _join(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    if isinstance(value, dict):
-        if set(value) in ({"array"}, {"tensor"}):  # the second in checkpoints of version 0.1
-            return arrays[next(iter(value.values()))]
-        return {key: _join(item, arrays) for key, item in value.items()}
-    return value
-
-
-def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()

@@ -28,9 +28,8 @@ def draw_curve(run_dir: Path | str) -> Path:
     settings = load_settings(run_dir)
     columns = read_progress(run_dir / "progress.csv")
     if not columns.get("steps"):
-        raise CspoError(
-            f"{run_dir / 'progress.csv'} holds no finished epoch: there is nothing to draw yet."
-        )
+        file = run_dir / "progress.csv"
+        raise CspoError(f"{file} holds no finished epoch: there is nothing to draw yet.")
     # Figure rather than pyplot: no global state, no display, safe inside a user's own program.
     figure = Figure(figsize=(7.5, 7.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -43,9 +42,8 @@ def draw_curve(run_dir: Path | str) -> Path:
     for panel in panels:
         _tidy(panel)
     _label_steps(panels[-1], steps)
-    figure.suptitle(
-        f"{settings['task']}   {settings['algo']}   seed {settings['seed']}", fontsize=12
-    )
+    title = f"{settings['task']}   {settings['algo']}   seed {settings['seed']}"
+    figure.suptitle(title, fontsize=12)
     figure.align_ylabels(panels)
     path = run_dir / "curve.png"
     figure.savefig(path, dpi=130)
@@ -58,41 +56,23 @@ def _draw_return(panel: Any, steps: Any, columns: Columns) -> None:
 
 
 def _names_of(run_dir: Path, columns: Columns) -> list[str]:
-    """Return " NAME" for each constraint, or nothing for a single one; a run without a summary has numbers."""
+    """Return " NAME", or " NUMBER" before there is a summary, for each of several constraints."""
     numbers = [str(k) for k in range(len(constraint_columns(columns, "cost")))]
     file = run_dir / "summary.json"
-    names = (
-        json.loads(file.read_text(encoding="utf-8")).get("cost_names") if file.exists() else None
-    )
-    return [label.removeprefix("cost") for label in cost_labels(names or numbers)]
+    summary = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    labels = cost_labels(summary.get("cost_names") or numbers)
+    return [label.removeprefix("cost") for label in labels]
 
 
 def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
     costs, limits = constraint_columns(columns, "cost"), constraint_columns(columns, "cost_limit")
-    for k, (cost, limit) in enumerate(
-        zip(map(np.array, costs), map(np.array, limits), strict=True)
-    ):
+    for k, (cost, limit) in enumerate(zip(np.array(costs), np.array(limits), strict=True)):
         colour, name = COST_COLOURS[k % len(COST_COLOURS)], names[k]
         panel.plot(steps, cost, color=colour, label=f"cost{name}", **_line(steps))
-        limit_colour = LIMIT_COLOUR if len(costs) == 1 else colour
-        panel.plot(
-            steps,
-            limit,
-            "--",
-            color=limit_colour,
-            linewidth=1.2,
-            label=f"limit{name}: {limit[-1]:g}",
-        )
-        panel.fill_between(
-            steps,
-            limit,
-            cost,
-            where=cost > limit,
-            interpolate=True,
-            color=colour,
-            alpha=0.18,
-            linewidth=0,
-        )
+        dashed = {"linewidth": 1.2, "color": LIMIT_COLOUR if len(costs) == 1 else colour}
+        panel.plot(steps, limit, "--", label=f"limit{name}: {limit[-1]:g}", **dashed)
+        tint = {"color": colour, "alpha": 0.18, "linewidth": 0}
+        panel.fill_between(steps, limit, cost, where=cost > limit, interpolate=True, **tint)
     panel.set_ylabel("cost per episode")
     panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]) if min(map(min, costs)) < 0 else 0.0)
     _legend(panel, len(costs))
@@ -105,9 +85,8 @@ def _draw_multipliers(panel: Any, steps: Any, columns: Columns, names: list[str]
         colour = MULTIPLIER_COLOUR if len(multipliers) == 1 else COST_COLOURS[k % len(COST_COLOURS)]
         panel.plot(steps, values, color=colour, label=f"multiplier{names[k]}", **_line(steps))
         if effective:
-            panel.plot(
-                steps, effective[k], ":", color=colour, linewidth=1.4, label=f"effective{names[k]}"
-            )
+            dotted = {"linewidth": 1.4, "color": colour}
+            panel.plot(steps, effective[k], ":", label=f"effective{names[k]}", **dotted)
     panel.set_ylabel("multiplier")
     panel.set_ylim(bottom=0.0)
     if effective or len(multipliers) > 1:
@@ -134,7 +113,6 @@ def _label_steps(panel: Any, steps: Any) -> None:
     from matplotlib.ticker import FuncFormatter
 
     unit, name = next(((u, n) for u, n in ((1e6, "M"), (1e3, "k")) if steps[-1] >= u), (1.0, ""))
-    panel.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
-    )
+    label = FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
+    panel.xaxis.set_major_formatter(label)
     panel.set_xlabel("environment steps")

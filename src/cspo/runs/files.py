@@ -1,4 +1,4 @@
-"""Files that a crash cannot spoil: written whole or not at all, and locks that end with their process."""
+"""Files that a crash cannot spoil, and locks that end with their process."""
 
 from __future__ import annotations
 

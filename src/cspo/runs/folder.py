@@ -1,26 +1,28 @@
-"""A run is a folder: config.toml, progress.csv, TensorBoard events, checkpoints, summary.json, curve.png."""
+"""A run is a folder: config.toml, progress.csv, TensorBoard events, checkpoints, summary, curve."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
 import tomli_w
 
 from cspo import __version__
 from cspo.algorithms import algorithm_names
 from cspo.config import TrainConfig, from_dict, read_settings, to_dict, use_plugin
-from cspo.envs import BatchEnv, make_batch
 from cspo.errors import CspoError
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
 from cspo.runs.files import remove_partial_files, try_lock, write_text
 from cspo.runs.progress import ProgressFile
-from cspo.runs.tensorboard import EventWriter
-from cspo.types import EpochReport, FloatArray
+from cspo.runs.sinks import Sink
+from cspo.runs.tensorboard import TensorBoard
+from cspo.types import EpochReport
+
+if TYPE_CHECKING:
+    from cspo.train import Trainer
 
 CHANGEABLE = {"total_steps", "threads"}  # what a resumed run may change
 
@@ -30,15 +32,24 @@ class RunInUse(CspoError):
 
 
 class RunFolder:
-    """The files of one run."""
+    """The files of one run.
+
+    Attributes:
+        path: Where they are.
+        config: The settings of the run.
+        notes: What was repaired when the run was reopened.
+        sinks: Further places for the numbers of every epoch, besides the files of the folder.
+    """
 
     def __init__(self, path: Path, config: TrainConfig, lock: IO[str]) -> None:
         """Use `create` or `reopen`."""
         self.path, self.config = path, config
-        self.notes: list[str] = []  # what was repaired when the run was reopened
+        self.notes: list[str] = []
+        self.sinks: list[Sink] = []
         self._lock = lock
         self._progress = ProgressFile(path / "progress.csv")
-        self._events: EventWriter | None = None
+        events: list[Sink] = [TensorBoard(path / "tensorboard")] if config.tensorboard else []
+        self._files: list[Sink] = [*events, self._progress]
 
     @classmethod
     def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
@@ -50,30 +61,28 @@ class RunFolder:
             if holds_run(path):
                 run.close()
                 raise CspoError(
-                    f"{path} already holds a run. Continue it with `cspo train --resume {path}`, or choose "
-                    "another --run-dir."
+                    f"{path} already holds a run. Continue it with `cspo train --resume {path}`, "
+                    "or choose another --run-dir."
                 )
-            run._write_config()
+            write_config(path, config)
         return run
 
     @classmethod
     def reopen(
         cls, path: Path | str, changes: dict[str, Any]
-    ) -> tuple[RunFolder, TrainConfig, dict[str, Any] | None]:
-        """Open a run to continue it; returns the folder, its settings and its newest readable state.
+    ) -> tuple[RunFolder, dict[str, Any] | None]:
+        """Open a run to continue it; returns the folder and its newest readable state.
 
         The state is None for a run that stopped before its first checkpoint: it starts anew, and
         being the same settings and the same seed, it becomes the run it would have been.
         """
         path = Path(path)
         config = load_config(path, changes.get("plugin"))
-        unknown = (
-            set(changes) - CHANGEABLE - {"plugin"}
-        )  # where the algorithm is, and not what it does
-        if unknown:
+        # A plugin may change too: it says where the algorithm is, not what it does.
+        if unknown := set(changes) - CHANGEABLE - {"plugin"}:
+            allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(
-                f"A resumed run keeps its settings; only {', '.join(sorted(CHANGEABLE))} can change, not "
-                f"{', '.join(sorted(unknown))}."
+                f"A resumed run keeps its settings; only {allowed} can change, not {refused}."
             )
         run = cls(path, config, hold(path))
         try:
@@ -81,53 +90,51 @@ class RunFolder:
             if changes:
                 run.config = from_dict(to_dict(config) | changes)
                 _check_not_shortened(run.config, 0 if state is None else int(state["epoch"]))
-                run._write_config()
+                write_config(path, run.config)
         except BaseException:
             run.close()
             raise
-        return run, run.config, state
+        return run, state
 
     def _recover(self) -> dict[str, Any] | None:
-        """Return the newest state that fits progress.csv, and bring the files back to that epoch."""
+        """Return the newest state that fits progress.csv; bring the files back to that epoch."""
         folder = self.path / "checkpoints"
         remove_partial_files(self.path)
         remove_partial_files(folder)
         rows = self._progress.complete_rows()
         state, self.notes = checkpoint.load_newest(folder, rows)
         if state is None and rows > self.config.checkpoint_every:
-            raise CspoError(
-                f"{folder} holds no checkpoint, though {rows} epochs were done: start the run again."
-            )
+            done = f"though {rows} epochs were done"
+            raise CspoError(f"{folder} holds no checkpoint, {done}: start the run again.")
         self.notes += self._progress.rewind(0 if state is None else int(state["epoch"]))
         return state
 
-    def _write_config(self) -> None:
-        write_config(self.path, self.config)
+    def keep(self, report: EpochReport, trainer: Trainer) -> None:
+        """Keep an epoch that is done: its numbers, and a checkpoint if one is due.
 
-    def log(self, report: EpochReport) -> None:
-        """Append one epoch to progress.csv and to the TensorBoard events."""
+        The sinks that were added come last: whatever happens in one of them, the epoch is on disk.
+        """
         with _explained(self.path):
-            if self.config.tensorboard:
-                if self._events is None:
-                    self._events = EventWriter(self.path / "tensorboard", report.steps)
-                self._events.log(report)
-            self._progress.append(report)
+            for file in self._files:
+                file.write(report)
+        if trainer.epoch % self.config.checkpoint_every == 0 or trainer.epoch == self.config.epochs:
+            self.save(trainer)
+        for sink in self.sinks:
+            sink.write(report)
 
-    def save(self, epochs_done: int, state: dict[str, Any]) -> Path:
-        """Write a checkpoint; progress.csv is on disk before it, so that no row can be missing after a crash."""
+    def save(self, trainer: Trainer) -> Path:
+        """Write a checkpoint; progress.csv is on disk before it, so that a crash loses no row."""
+        folder, state = self.path / "checkpoints", trainer.state_dict()
         with _explained(self.path):
             self._progress.sync()
-            return checkpoint.save(
-                self.path / "checkpoints", epochs_done, state, self.config.keep_checkpoints
-            )
+            return checkpoint.save(folder, trainer.epoch, state, self.config.keep_checkpoints)
 
     def close(self) -> None:
-        """Flush and release the files."""
-        if self._events is not None:
-            self._events.close()
-            self._events = None
-        self._progress.close()
-        self._lock.close()
+        """Close the sinks and release the folder."""
+        with ExitStack() as stack:  # which goes on where one of them fails
+            stack.callback(self._lock.close)
+            for sink in (*self._files, *self.sinks):
+                stack.callback(sink.close)
 
 
 @contextmanager
@@ -175,13 +182,10 @@ def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
         if algo not in algorithm_names():
             where = f"It holds the algorithm {algo!r} of {path}: pass --plugin with where it is."
             raise CspoError(f"{fault} {where}") from None
-        del settings[
-            "plugin"
-        ]  # not needed: the algorithm is built in, or this program has registered it
+        del settings["plugin"]  # not needed: built in, or registered by this program
     if "plugin" not in settings and algo not in algorithm_names():
-        raise CspoError(
-            f"The algorithm {algo!r} of {path} is not built in: pass --plugin with the file that has it."
-        )
+        what = f"The algorithm {algo!r} of {path} is not built in"
+        raise CspoError(f"{what}: pass --plugin with the file that has it.")
     return from_dict(settings)
 
 
@@ -190,86 +194,13 @@ def free_folder(root: Path, name: str) -> Path:
     path, number = root / name, 2
     while True:
         try:
-            path.mkdir(
-                parents=True
-            )  # creating is what claims a name when several runs start together
+            path.mkdir(parents=True)  # what claims a name when several runs start together
             return path
         except FileExistsError:
             path, number = root / f"{name}-{number}", number + 1
         except OSError as error:
-            raise CspoError(
-                f"Cannot create run folder {path}: {error.strerror}. Try --run-dir."
-            ) from error
-
-
-def object_label(env: Any) -> str:
-    """Return what stands for an environment object in the settings: `<ClassName>` or `<function_name>`."""
-    return f"<{getattr(env, '__name__', type(env).__name__).strip('<>')}>"
-
-
-def environment_for(config: TrainConfig, env: Any) -> Any:
-    """Return what to make the environment from: `env`, or what the settings name."""
-    if env is None and config.task.startswith("<"):
-        raise CspoError(
-            f"This run was trained on the Python object {config.task}, which a run folder cannot hold: "
-            "pass it again as env=, from Python."
-        )
-    return config.task if env is None else env
-
-
-def make_environment(
-    config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None
-) -> BatchEnv:
-    """Return copies of a run's environment, as many as it trains on unless `num_envs` says otherwise."""
-    return make_batch(
-        environment_for(config, env),
-        config.num_envs if num_envs is None else num_envs,
-        config.resolved_threads,
-        cost_fn,
-        config.cost_terms,
-        config.env_options,
-    )
-
-
-def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
-    """Return the limits (K,) or say how many are needed."""
-    if len(config.cost_limit) != len(cost_names):
-        raise CspoError(
-            f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but --cost-limit gives "
-            f"{len(config.cost_limit)} value(s). Give one limit per cost, separated by commas."
-        )
-    return np.array(config.cost_limit)
-
-
-def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
-    """Return what a checkpoint keeps of the environment: enough to act without it, and to recognise it."""
-    return {
-        "observation_size": int(env.observation_size),
-        "action_size": int(env.action_size),
-        "action_low": np.array(env.action_low, dtype=np.float64),
-        "action_high": np.array(env.action_high, dtype=np.float64),
-        "cost_names": list(env.cost_names),
-        "cost_fn": cost_fn is not None,
-        "time_limit": env.time_limit,
-        "clip_actions": bool(getattr(env, "clip_actions", False)),
-    }
-
-
-def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to continue a run on an environment that differs from the one it started on."""
-    if saved["cost_fn"] != now["cost_fn"]:
-        what = (
-            "used a cost_fn: pass the same one again"
-            if saved["cost_fn"]
-            else "used no cost_fn: leave it out"
-        )
-        raise CspoError(f"This run {what}.")
-    for name, value in now.items():
-        if not np.array_equal(np.asarray(saved[name]), np.asarray(value)):
-            raise CspoError(
-                f"The environment has changed since the run started: {name.replace('_', ' ')} is {value}, and was "
-                f"{np.asarray(saved[name]).tolist()}."
-            )
+            fault = f"Cannot create run folder {path}: {error.strerror}. Try --run-dir."
+            raise CspoError(fault) from error
 
 
 def _check_not_shortened(config: TrainConfig, done: int) -> None:

@@ -1,4 +1,4 @@
-"""`cspo.train` and `cspo.resume`: a whole run with its folder, progress, interruption and summary."""
+"""`cspo.train` and `cspo.resume`: a run from start to end, what is shown of it, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from cspo.config import TrainConfig, make_config
 from cspo.envs.batch import BatchEnv
-from cspo.envs.make import is_batch_env
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.console import Console, make_console
-from cspo.runs.folder import free_folder, object_label
+from cspo.runs.folder import RunFolder, free_folder
+from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
-from cspo.train import Trainer
+from cspo.runs.trainer import Trainer
+from cspo.setup import copies_of, object_label
 
 RUNS = Path("runs")  # where runs go that are not told where
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped by the user; everything finished is on disk, and the run can be resumed."""
+    """Training was stopped by the user; what is finished is on disk, and the run can be resumed."""
 
 
 def train(
@@ -35,6 +36,7 @@ def train(
     run_dir: Path | str | None = None,
     cost_fn: Any = None,
     quiet: bool = False,
+    sinks: Iterable[Sink] = (),
     file: Path | str | None = None,
     **settings: Any,
 ) -> Summary:
@@ -48,6 +50,8 @@ def train(
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
             cost.
         quiet: Print no progress.
+        sinks: Further places for the numbers of every epoch: objects with `write(report)` and
+            `close()`.
         file: TOML file with settings.
         **settings: See `TrainConfig`; those of the algorithm may stand beside them.
 
@@ -60,7 +64,7 @@ def train(
     if given is not None and (copies := copies_of(given)) is not None:
         settings.setdefault("num_envs", copies)
     config = make_config(env if given is None else object_label(given), algo, file, **settings)
-    return run(config, env=given, cost_fn=cost_fn, run_dir=run_dir, quiet=quiet)
+    return run(config, env=given, cost_fn=cost_fn, run_dir=run_dir, quiet=quiet, sinks=sinks)
 
 
 def run(
@@ -70,20 +74,19 @@ def run(
     cost_fn: Any = None,
     run_dir: Path | str | None = None,
     quiet: bool = False,
+    sinks: Iterable[Sink] = (),
 ) -> Summary:
-    """Train with settings that are complete; see `train`."""
-    chosen = run_dir is not None
+    """Train with settings that are complete; the arguments are those of `train`."""
     task = config.task.strip("<>").replace("/", "-").replace(":", "-")
-    folder = (
-        Path(run_dir) if run_dir else free_folder(RUNS, f"{task}-{config.algo}-seed{config.seed}")
-    )
+    name = f"{task}-{config.algo}-seed{config.seed}"
+    folder = Path(run_dir) if run_dir else free_folder(RUNS, name)
     try:
         trainer = Trainer(config, env=env, cost_fn=cost_fn, run_dir=folder)
     except BaseException:
-        if not chosen and not any(folder.iterdir()):
+        if run_dir is None and not any(folder.iterdir()):
             folder.rmdir()
         raise
-    return train_to_end(trainer, owns_env=env is None, quiet=quiet)
+    return train_to_end(trainer, owns_env=env is None, quiet=quiet, sinks=sinks)
 
 
 def resume(
@@ -92,6 +95,7 @@ def resume(
     env: Any = None,
     cost_fn: Any = None,
     quiet: bool = False,
+    sinks: Iterable[Sink] = (),
     **changes: Any,
 ) -> Summary:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
@@ -101,107 +105,95 @@ def resume(
         env: The environment object or factory, if the run used one.
         cost_fn: The cost function, if the run used one.
         quiet: Print no progress.
+        sinks: As in `train`.
         **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that
             file has moved.
     """
     trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, **changes)
-    return train_to_end(trainer, owns_env=env is None, quiet=quiet)
+    return train_to_end(trainer, owns_env=env is None, quiet=quiet, sinks=sinks)
 
 
-def copies_of(env: Any) -> int | None:
-    """Return how many copies an environment object stands for, or None for a factory."""
-    if is_batch_env(env):
-        return int(env.num_envs)
-    return 1 if hasattr(env, "step") and not isinstance(env, type) else None
-
-
-def train_to_end(trainer: Trainer, *, owns_env: bool, quiet: bool) -> Summary:
+def train_to_end(
+    trainer: Trainer, *, owns_env: bool, quiet: bool, sinks: Iterable[Sink] = ()
+) -> Summary:
     """Train until the run is finished or stopped, write its summary and release its folder.
 
     Args:
         trainer: One with a run folder.
         owns_env: Whether to close its environment.
         quiet: Print no progress.
+        sinks: As in `train`.
     """
     assert trainer.run is not None
     console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
+    trainer.run.sinks += [*sinks, console]
     for note in trainer.run.notes:
         console.note(note)
     try:
-        return _train(trainer, console, quiet)
+        return _train(trainer, trainer.run, console, quiet)
     finally:
-        console.stop()
         trainer.run.close()
         if owns_env:
             trainer.env.close()
 
 
-def _train(trainer: Trainer, console: Console, quiet: bool) -> Summary:
-    config, folder = trainer.config, _folder(trainer)
+def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
+    config, folder = trainer.config, run.path
     if trainer.epoch >= config.epochs:
         console.note(f"{folder} is complete: {config.epochs} of {config.epochs} epochs are done.")
-        return _finish(trainer, console, quiet)
+        return _finish(trainer, run, console, quiet)
     if not quiet and (warning := episode_warning(config, trainer.env)):
         console.note(warning)
     verb = "training" if trainer.epoch == 0 else f"resuming after epoch {trainer.epoch}"
     console.start(f"{config.task}  {config.algo}  seed {config.seed}  {verb} in {folder}")
     with StopRequest() as stop:
         try:
-            for report in trainer:
-                console.epoch(report)
+            for _ in trainer:
                 if stop.requested:
                     break
             if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
                 trainer.save()
-            summary = _finish(trainer, console, quiet)
+            summary = _finish(trainer, run, console, quiet)
         except CspoError as fault:
-            raise type(fault)(_explain(trainer, fault)) from fault
+            raise type(fault)(_explain(trainer, folder, fault)) from fault
         except KeyboardInterrupt:
-            console.note(f"stopped; {how_to_resume(trainer)}")
+            console.note(f"stopped; {how_to_resume(config, folder)}")
             raise Interrupted(f"Stopped in epoch {trainer.epoch + 1}.") from None
     if stop.requested and not summary.finished:
-        console.note(f"stopped; {how_to_resume(trainer)}")
+        console.note(f"stopped; {how_to_resume(config, folder)}")
         raise Interrupted(f"Stopped after epoch {trainer.epoch}.")
     return summary
 
 
-def _finish(trainer: Trainer, console: Console, quiet: bool) -> Summary:
+def _finish(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
     """Write summary.json and curve.png, and show the summary."""
     from cspo.runs.curves import draw_curve
 
-    folder = _folder(trainer)
-    console.stop()
-    summary = summarise(
-        folder, trainer.config, trainer.env.cost_names, trainer.epoch, trainer.parameter_hash()
-    )
+    console.close()
+    names, parameters = trainer.env.cost_names, trainer.parameter_hash()
+    summary = summarise(run.path, trainer.config, names, trainer.epoch, parameters)
     write_summary(summary, trainer.config)
-    draw_curve(folder)
+    draw_curve(run.path)
     if not quiet:
         print(format_summary(summary), flush=True)
     return summary
 
 
-def _folder(trainer: Trainer) -> Path:
-    assert trainer.run is not None
-    return trainer.run.path
-
-
-def how_to_resume(trainer: Trainer) -> str:
+def how_to_resume(config: TrainConfig, folder: Path) -> str:
     """Return the sentence that tells how to continue a run that stopped."""
-    folder = _folder(trainer)
-    if trainer.config.task.startswith("<"):
+    if config.task.startswith("<"):
         return f'continue with cspo.resume("{folder}", env=...)'
     return f"continue with: cspo train --resume {folder}"
 
 
-def _explain(trainer: Trainer, fault: CspoError) -> str:
+def _explain(trainer: Trainer, folder: Path, fault: CspoError) -> str:
     """Return the fault with the epoch it happened in and what to do."""
     text = f"{fault} This was in epoch {trainer.epoch + 1} of {trainer.config.epochs}."
-    if not list_checkpoints(_folder(trainer) / "checkpoints"):
+    if not list_checkpoints(folder / "checkpoints"):
         return f"{text}\nNo epoch was finished: once that is mended, start again."
     intact = "" if "checkpoint is intact" in text else "The last checkpoint is intact. "
     cause = "the environment" if isinstance(fault, EnvironmentFault) else "that"
-    return f"{text}\n{intact}Once {cause} is mended, {how_to_resume(trainer)}"
+    return f"{text}\n{intact}Once {cause} is mended, {how_to_resume(trainer.config, folder)}"
 
 
 def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:
@@ -210,14 +202,15 @@ def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:
     if env.time_limit is None or env.time_limit <= steps:
         return None
     return (
-        f"an episode lasts up to {env.time_limit} steps but an epoch gives each environment {steps}: episodes that "
-        "reach the time limit never finish, and until one ends early the cost is an estimate (cost_estimated). "
+        f"an episode lasts up to {env.time_limit} steps but an epoch gives each environment "
+        f"{steps}: episodes that reach the time limit never finish, and until one ends early the "
+        "cost is an estimate (cost_estimated). "
         f"Try --steps-per-epoch {env.time_limit * env.num_envs}, or fewer --num-envs."
     )
 
 
 class StopRequest:
-    """Turns the first SIGINT or SIGTERM into a request to stop, the second into KeyboardInterrupt."""
+    """Turns the first SIGINT or SIGTERM into a request to stop, the second into an exception."""
 
     def __init__(self) -> None:
         self.requested = False
@@ -226,12 +219,12 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if (
             threading.current_thread() is threading.main_thread()
-        ):  # Python allows handlers only there
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._handle)
+        ):  # Python takes handlers only there
+            for kind in (signal.SIGINT, signal.SIGTERM):
+                self._previous[kind] = signal.signal(kind, self._handle)
         return self
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, kind: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
@@ -241,11 +234,6 @@ class StopRequest:
         with contextlib.suppress(OSError):
             os.write(2, (("\n" if os.isatty(2) else "") + line).encode())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+    def __exit__(self, *exception: object) -> None:
+        for kind, handler in self._previous.items():
+            signal.signal(kind, handler)

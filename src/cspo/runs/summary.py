@@ -20,7 +20,7 @@ from cspo.runs.plain import without_nan
 from cspo.runs.progress import constraint_columns, read_progress
 from cspo.types import cost_labels
 
-PACKAGES = ("torch", "mujoco", "gymnasium", "numpy", "numba")
+PACKAGES = ("mujoco", "gymnasium", "numpy", "numba", "scipy")
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,8 @@ def summarise(
     limits = constraint_columns(columns, "cost_limit")
     rows = len(columns.get("epoch", ()))
     violated = [any(c[i] > d[i] for c, d in zip(costs, limits, strict=True)) for i in range(rows)]
-    seconds = sum(
-        config.steps_per_epoch / speed for speed in columns.get("steps_per_second", ()) if speed > 0
-    )
-    steps = epochs * config.steps_per_epoch
+    speeds = [speed for speed in columns.get("steps_per_second", ()) if speed > 0]
+    seconds = sum(config.steps_per_epoch / speed for speed in speeds)
     return Summary(
         run_dir=run_dir,
         task=config.task,
@@ -75,7 +73,7 @@ def summarise(
         seed=config.seed,
         epochs=epochs,
         total_epochs=config.epochs,
-        steps=steps,
+        steps=epochs * config.steps_per_epoch,
         episode_return=_last(columns.get("return")),
         cost_names=tuple(cost_names),
         cost=tuple(map(_last, costs)),
@@ -92,7 +90,7 @@ def _last(values: list[float] | None) -> float:
     return values[-1] if values else math.nan
 
 
-def write_summary(summary: Summary, config: TrainConfig) -> Path:
+def write_summary(summary: Summary, config: TrainConfig) -> None:
     """Write summary.json: the results, and what they were made with."""
     results = dataclasses.asdict(summary)
     del results["run_dir"]  # a run stays valid when its folder is moved
@@ -103,9 +101,7 @@ def write_summary(summary: Summary, config: TrainConfig) -> Path:
         "versions": versions(),
         "commit": commit(),
     }
-    path = summary.run_dir / "summary.json"
-    write_text(path, json.dumps(data, indent=2) + "\n")
-    return path
+    write_text(summary.run_dir / "summary.json", json.dumps(data, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:
@@ -120,25 +116,15 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the checkout this package runs from, "-dirty" if it was changed; None if installed."""
+    """Return the commit of the checkout this runs from, "-dirty" if changed; None if installed."""
     package = Path(__file__).resolve().parents[1]
     root = package.parents[1]
-    if (
-        not (root / ".git").exists() or package != root / "src" / "cspo"
-    ):  # a user's own repository is not meant
-        return None
-    describe = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    if not (root / ".git").exists() or package != root / "src" / "cspo":
+        return None  # a user's own repository is not meant
+    describe = "describe --always --dirty --abbrev=40 --exclude=*"
+    words = ["git", "-C", str(root), *describe.split()]
     try:
-        done = subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
@@ -154,22 +140,18 @@ def config_digest(config: TrainConfig) -> str:
 
 def format_summary(summary: Summary) -> str:
     """Return the summary as a few lines of text."""
-    state = (
-        "finished"
-        if summary.finished
-        else f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
-    )
-    rows = [("return", number(summary.episode_return))]
-    for name, cost, limit in zip(
-        cost_labels(summary.cost_names), summary.cost, summary.cost_limit, strict=True
-    ):
+    stopped = f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
+    state = "finished" if summary.finished else stopped
+    rows = [("return", short_number(summary.episode_return))]
+    labels = cost_labels(summary.cost_names)
+    for name, cost, limit in zip(labels, summary.cost, summary.cost_limit, strict=True):
         verdict = "ABOVE its limit" if cost > limit else "within its limit"
-        rows.append((name, f"{number(cost)}  {verdict} of {limit:g}"))
-    speed = f"{summary.steps_per_second:,.0f} steps/s, {summary.steps:,} steps in {duration(summary.seconds)}"
+        rows.append((name, f"{short_number(cost)}  {verdict} of {limit:g}"))
+    span = f"{summary.steps:,} steps in {duration(summary.seconds)}"
     rows += [
         ("violated", f"in {100.0 * summary.violation_share:.0f} % of the epochs"),
-        ("length", f"{number(summary.episode_length)} steps per episode"),
-        ("speed", speed),
+        ("length", f"{short_number(summary.episode_length)} steps per episode"),
+        ("speed", f"{summary.steps_per_second:,.0f} steps/s, {span}"),
         ("parameters", summary.parameter_hash),
         ("run folder", str(summary.run_dir)),
         ("picture", f"{summary.run_dir}/curve.png"),
@@ -181,7 +163,7 @@ def format_summary(summary: Summary) -> str:
     return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in rows)])
 
 
-def number(value: float) -> str:
+def short_number(value: float) -> str:
     """Return a number for people: five significant digits, or "-" if there is none yet."""
     if math.isnan(value):
         return "-"

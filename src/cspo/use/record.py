@@ -1,13 +1,13 @@
-"""`cspo.record`: a video of a policy at work, of a native task or of any environment that draws itself."""
+"""`cspo.record`: a video of a policy at work."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,19 +18,15 @@ from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.tasks import native_name, task_row
 from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
 from cspo.errors import CspoError
-from cspo.runs.folder import environment_for, make_environment
-from cspo.runs.session import copies_of
-from cspo.types import FloatArray
-from cspo.use.evaluate import TrainedPolicy, check_sizes, environment_seed, load
+from cspo.setup import copies_of, environment_for, make_environment
+from cspo.use.evaluate import environment_seed
+from cspo.use.load import TrainedPolicy, load
 from cspo.use.video import FASTEST, VideoWriter, check_target
 
 LONGEST = 5000  # steps after which the film of an episode is cut
 USUAL_RATE = 30.0  # pictures per second of an environment that does not say
-QUIET, COSTLY, SHADE = (
-    (255, 255, 255),
-    (255, 150, 130),
-    0.4,
-)  # of the caption: text, text at a cost, background
+QUIET, COSTLY = (255, 255, 255), (255, 150, 130)  # text of the caption, and where there is a cost
+SHADE = 0.4  # of the picture behind it
 
 
 class Recording(NamedTuple):
@@ -87,22 +83,16 @@ def record(
     with ExitStack() as opened:
         if env is None:
             opened.enter_context(closing(batch))
-        check_sizes(policy, batch)
-        observation = batch.reset(seed=environment_seed(seed))
-        policy.seed(seed)
+        policy.check_sizes(batch)
         draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
         film = opened.enter_context(_Film(path, draw, rate, caption))
-        totals = []
-        for _ in range(episodes):
-            observation, total_return, total_cost = _film_episode(
-                policy, batch, film, observation, deterministic
-            )
-            totals.append((total_return, tuple(total_cost.tolist())))
-    return Recording(path, film.frames, film.fps, *zip(*totals, strict=True))
+        filmed = _filmed_episodes(policy, batch, film, seed, deterministic)
+        returns, costs = zip(*islice(filmed, episodes), strict=True)
+    return Recording(path, film.frames, film.fps, returns, costs)
 
 
 def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: int = 480) -> Path:
-    """Return the path of a video, or say what is wrong with it or its size; cheap, so ask before a long evaluation."""
+    """Return the path of a video, or say what is wrong with it or its size, before any work."""
     if episodes < 1:
         raise CspoError(f"--video-episodes must be at least 1, not {episodes}.")
     check_size(width, height)
@@ -110,7 +100,7 @@ def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: i
 
 
 class _Film:
-    """A video that starts with the first picture, whose size it takes, and leaves out steps that are too quick."""
+    """A video that takes the size of its first picture, and leaves out steps that are too quick."""
 
     def __init__(self, path: Path, draw: Callable[[], Picture], rate: float, caption: bool) -> None:
         self._path, self._draw, self._caption = path, draw, caption
@@ -125,14 +115,9 @@ class _Film:
     def __enter__(self) -> _Film:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: Any) -> None:
         if self._video is not None:
-            self._video.__exit__(kind, value, trace)
+            self._video.__exit__(*exception)
 
     def show(self, step: int, text: str, costly: bool) -> None:
         if step % self._stride:
@@ -140,39 +125,41 @@ class _Film:
         picture = self._draw()
         if self._video is None:
             self._video = VideoWriter(self._path, self.fps, picture.shape[1], picture.shape[0])
-        self._video.add(
-            _captioned(picture, text, COSTLY if costly else QUIET) if self._caption else picture
-        )
+        if self._caption:
+            picture = _captioned(picture, text, COSTLY if costly else QUIET)
+        self._video.add(picture)
 
 
-def _film_episode(
-    policy: TrainedPolicy, env: BatchEnv, film: _Film, observation: FloatArray, deterministic: bool
-) -> tuple[FloatArray, float, FloatArray]:
-    """Film the first environment until its episode ends; return the next observation, its return and its costs."""
-    total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
-    for step in range(LONGEST):
-        # Before the step: after the last one the environment already shows the next episode.
-        costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
-        film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
-        result = env.step(policy(observation, deterministic=deterministic))
-        observation = result.observation
-        total_return += float(result.reward[0])
-        total_cost += result.cost[0]
-        costly = bool((result.cost[0] > 0).any())
-        if result.terminated[0] or result.truncated[0]:
-            return observation, total_return, total_cost
-    return env.reset(), total_return, total_cost
+def _filmed_episodes(
+    policy: TrainedPolicy, env: BatchEnv, film: _Film, seed: int, deterministic: bool
+) -> Iterator[tuple[float, tuple[float, ...]]]:
+    """Film one episode after another of the first environment; yields return and costs of each."""
+    observation = env.reset(seed=environment_seed(seed))
+    policy.seed(seed)
+    while True:
+        total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
+        for step in range(LONGEST):
+            # Before the step: after the last one the environment already shows the next episode.
+            costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
+            film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
+            result = env.step(policy(observation, deterministic=deterministic))
+            observation = result.observation
+            total_return += float(result.reward[0])
+            total_cost += result.cost[0]
+            costly = bool((result.cost[0] > 0).any())
+            if result.terminated[0] or result.truncated[0]:
+                break
+        else:
+            observation = env.reset()
+        yield total_return, tuple(total_cost.tolist())
 
 
 def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
-    """Return one copy of the run's environment, made with `render_mode="rgb_array"` where it takes that."""
+    """Return one copy of the run's environment, made to draw itself where it takes that option."""
     config = policy.config
     what = environment_for(config, env)
-    if (
-        is_batch_env(what)
-        or is_environment(what)
-        or (isinstance(what, str) and native_name(what) is not None)
-    ):
+    native = isinstance(what, str) and native_name(what) is not None
+    if native or is_batch_env(what) or is_environment(what):
         return make_environment(config, env, cost_fn, copies_of(env) or 1)
     options = {**config.env_options, "render_mode": "rgb_array"}
     try:
@@ -185,7 +172,7 @@ def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
 def _native_source(
     env: BatchEnv, camera: str, width: int, height: int, opened: ExitStack
 ) -> tuple[Callable[[], Picture], float] | None:
-    """Return what draws a native task and how many steps it makes in a second, or None for another environment."""
+    """Return what draws a native task and its steps per second, or None for another environment."""
     if not isinstance(env, Drawable):
         return None
     renderer = opened.enter_context(Renderer(width, height))
@@ -198,23 +185,19 @@ def _own_source(env: BatchEnv) -> tuple[Callable[[], Picture], float]:
     single: Any = next(iter(getattr(env, "envs", ())), None)  # as `GymBatchEnv` holds them
     if getattr(single, "render_mode", None) != "rgb_array":
         raise CspoError(
-            f"{env.name} does not draw itself: a video needs an environment (or a factory with that option) that "
-            "supports render_mode='rgb_array'."
+            f"{env.name} does not draw itself: a video needs an environment (or a factory with "
+            "that option) that supports render_mode='rgb_array'."
         )
 
     def draw() -> Picture:
         try:
             picture = np.asarray(single.render())
-        except (
-            Exception
-        ) as fault:  # a missing package or whatever else the environment needs for drawing
-            raise CspoError(
-                f"{env.name} cannot draw itself ({type(fault).__name__}: {fault})."
-            ) from fault
+        except Exception as fault:  # a missing package, or whatever else drawing needs
+            reason = f"{type(fault).__name__}: {fault}"
+            raise CspoError(f"{env.name} cannot draw itself ({reason}).") from fault
         if picture.ndim != 3 or picture.shape[2] != 3:
-            raise CspoError(
-                f"render() of {env.name} must give arrays of shape (height, width, 3), not {picture.shape}."
-            )
+            wanted = "arrays of shape (height, width, 3)"
+            raise CspoError(f"render() of {env.name} must give {wanted}, not {picture.shape}.")
         return np.ascontiguousarray(picture, dtype=np.uint8)
 
     rate = (getattr(single, "metadata", None) or {}).get("render_fps") or USUAL_RATE

@@ -1,4 +1,4 @@
-"""Video files from pictures: MP4 that every browser plays, or GIF; a file appears when it is complete."""
+"""Video files from pictures: MP4 that every browser plays, or GIF; complete or not at all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -44,10 +43,10 @@ class VideoWriter:
             raise CspoError(f"A video needs a positive number of pictures per second, not {fps}.")
         self.width, self.height, self.frames = width, height, 0
         self._partial = self.path.with_name(f".{self.path.name}.partial")
-        make = _Gif if self.path.suffix.lower() == ".gif" else _Mp4
+        make: type[_Gif | _Mp4] = _Gif if self.path.suffix.lower() == ".gif" else _Mp4
         try:
             with _explained(self.path):
-                self._encoder: _Encoder = make(self._partial, fps, width, height)
+                self._encoder = make(self._partial, fps, width, height)
         except CspoError:
             self._partial.unlink(missing_ok=True)
             raise
@@ -55,12 +54,7 @@ class VideoWriter:
     def __enter__(self) -> VideoWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -70,9 +64,8 @@ class VideoWriter:
         """Append one picture, (height, width, 3) of bytes."""
         if picture.shape != (self.height, self.width, 3) or picture.dtype != np.uint8:
             wanted = f"({self.height}, {self.width}, 3) of uint8"
-            raise CspoError(
-                f"A picture of this video is {wanted}, not {picture.shape} of {picture.dtype}."
-            )
+            given = f"{picture.shape} of {picture.dtype}"
+            raise CspoError(f"A picture of this video is {wanted}, not {given}.")
         with _explained(self.path):
             self._encoder.add(picture)
         self.frames += 1
@@ -82,9 +75,8 @@ class VideoWriter:
         try:
             with _explained(self.path):
                 if not self.frames:
-                    raise CspoError(
-                        f"{self.path} was not written: a video needs at least one picture."
-                    )
+                    fault = f"{self.path} was not written"
+                    raise CspoError(f"{fault}: a video needs at least one picture.")
                 self._encoder.finish()
                 with open(self._partial, "rb+") as file:
                     os.fsync(file.fileno())
@@ -102,7 +94,7 @@ class VideoWriter:
 
 
 def check_target(path: Path | str) -> Path:
-    """Return the path of a video to be, or say why it could not be written; costs nothing to ask beforehand."""
+    """Return the path of a video to be, or say why it could not be written; costs nothing."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in FASTEST:
@@ -111,9 +103,8 @@ def check_target(path: Path | str) -> Path:
     if os.path.isdir(path):
         raise CspoError(f"{path} is a folder: name a file in it.")
     if not os.path.isdir(path.parent):
-        raise CspoError(
-            f"There is no folder {path.parent} to write {path.name} to: create it first."
-        )
+        fault = f"There is no folder {path.parent} to write {path.name} to"
+        raise CspoError(f"{fault}: create it first.")
     trial = path.with_name(f".{path.name}.partial")
     try:
         trial.touch()
@@ -123,14 +114,6 @@ def check_target(path: Path | str) -> Path:
     return path
 
 
-class _Encoder(Protocol):
-    def add(self, picture: Picture) -> None: ...
-
-    def finish(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-
 class _Mp4:
     """H.264 in yuv420p, the combination that browsers play; it needs even sides."""
 
@@ -138,12 +121,10 @@ class _Mp4:
         import av
 
         self._frame = av.VideoFrame.from_ndarray
-        # The index goes to the front of the file, so that a browser can start before it has all of
-        # it.
+        # The index goes to the front, so that a browser can start before it has the whole file.
         self._file: Any = av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"})
-        self._stream = self._file.add_stream(
-            "libx264", rate=Fraction(fps).limit_denominator(10_000), options=QUALITY
-        )
+        rate = Fraction(fps).limit_denominator(10_000)
+        self._stream = self._file.add_stream("libx264", rate=rate, options=QUALITY)
         self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
         self._padding = ((0, height % 2), (0, width % 2), (0, 0))
@@ -174,13 +155,10 @@ class _Gif:
 
     def finish(self) -> None:
         first, *others = self._pictures
-        # GIF counts in hundredths of a second: rounding the times, not the durations, keeps the
-        # pace.
+        # GIF counts in hundredths of a second: the times are rounded, not the durations.
         times = np.round(np.arange(len(others) + 2) * 100 / self._fps).astype(int)
-        durations = (10 * np.diff(times)).tolist()
-        first.save(
-            self._path, "GIF", save_all=True, append_images=others, duration=durations, loop=0
-        )
+        film = {"append_images": others, "duration": (10 * np.diff(times)).tolist(), "loop": 0}
+        first.save(self._path, "GIF", save_all=True, **film)
 
     def abandon(self) -> None:
         self._pictures.clear()

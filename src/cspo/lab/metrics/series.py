@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import numpy as np
 
 from cspo.config import read_settings
 from cspo.errors import CspoError, nearest
-from cspo.runs.progress import constraint_columns
+from cspo.runs.progress import constraint_columns, progress_file, read_columns
 from cspo.types import FloatArray
 
 ROLES = ("return", "cost", "limit", "steps")
@@ -70,7 +67,8 @@ def read_series(
     if unknown := set(names) - set(ROLES):
         name = min(unknown)
         raise CspoError(f"There is no role {name!r} for a column: {nearest(name, ROLES)}")
-    columns = read_columns(file, names.values())
+    needed = {*names.values(), *(name for known in KNOWN.values() for name in known)}
+    columns = read_columns(file, needed, foreign=not _is_ours(file))
     rows = len(next(iter(columns.values())))
     returns = _find(columns, "return", names, file)
     cost = _find(columns, "cost", names, file)
@@ -84,12 +82,6 @@ def read_series(
         columns=columns,
         planned_epochs=max(_planned_epochs(file), rows),
     )
-
-
-def progress_file(folder: Path) -> Path:
-    """Return the file with the epochs of a run: progress.csv, or progress.csv.gz of a run that was archived."""
-    plain, packed = folder / "progress.csv", folder / "progress.csv.gz"
-    return packed if packed.is_file() and not plain.is_file() else plain
 
 
 def _planned_epochs(file: Path) -> int:
@@ -108,86 +100,12 @@ def _is_ours(file: Path) -> bool:
     )
 
 
-def read_columns(file: Path, needed: Iterable[str] = ()) -> dict[str, FloatArray]:
-    """Return the columns of a CSV file that hold numbers; a last row that was cut short is left out.
-
-    A column that holds text is left out too, unless it is one of those a series is made of or one
-    of `needed`.
-    """
-    try:
-        data = file.read_bytes()
-        text = (gzip.decompress(data) if file.suffix == ".gz" else data).decode("utf-8-sig")
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-    ) as error:  # the last two: an archive that was cut short or altered
-        raise CspoError(
-            f"Cannot read {file}: {getattr(error, 'strerror', None) or error}."
-        ) from error
-    except UnicodeDecodeError:
-        raise CspoError(f"{file} is not a text file.") from None
-    reader = csv.reader(text.splitlines())
-    try:
-        table = [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise CspoError(f"{file} is not a CSV file: {error}.") from None
-    header = [cell.strip() for cell in table[0][1]] if table else []
-    rows = table[1:]
-    if rows and (len(rows[-1][1]) < len(header) or (_is_ours(file) and not text.endswith("\n"))):
-        rows = rows[:-1]  # a run that is going on, or was killed, while writing it
-    if not rows:
-        raise CspoError(
-            f"{file} holds no epoch: {'there is nothing below its header' if table else 'it is empty'}."
-        )
-    if len(set(header)) < len(header):
-        twice = next(name for name in header if header.count(name) > 1)
-        raise CspoError(f"{file} has two columns named {twice!r}.")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise CspoError(
-                f"{file}, line {line}: {len(row)} cells under {len(header)} column name(s)."
-            )
-    must = {*needed, *(name for known in KNOWN.values() for name in known)}
-    columns: dict[str, FloatArray] = {}
-    for i, name in enumerate(header):
-        needed_here = name in must or _is_numbered(name)
-        values = _numbers(
-            [(line, row[i]) for line, row in rows], f"{file}, column {name!r}", needed_here
-        )
-        if values is not None:
-            columns[name] = values
-    if not columns:
-        raise CspoError(f"{file} has no column of numbers.")
-    return columns
-
-
-def _is_numbered(name: str) -> bool:
-    """Whether a column is the one of constraint 0, 1, ..."""
-    stem, _, number = name.rpartition("_")
-    return number.isdigit() and stem in ("cost", "cost_limit")
-
-
-def _numbers(cells: list[tuple[int, str]], where: str, needed: bool) -> FloatArray | None:
-    """Return cells, each with its line, as numbers, an empty one as nan; None for text that is not needed."""
-    values = np.empty(len(cells))
-    for i, (line, cell) in enumerate(cells):
-        try:
-            values[i] = float(cell) if cell.strip() else math.nan
-        except ValueError:
-            if not needed:
-                return None
-            raise CspoError(f"{where}, line {line}: {cell!r} is not a number.") from None
-    return values
-
-
 def _find(
     columns: dict[str, FloatArray], role: str, names: Mapping[str, str], file: Path
 ) -> list[FloatArray]:
     """Return the columns of a role: one, or one per constraint; steps and limit may be absent."""
     for name in (names[role],) if role in names else KNOWN[role]:
-        found = [np.asarray(column) for column in constraint_columns(columns, name)]  # type: ignore[arg-type]
-        if found:
+        if found := constraint_columns(columns, name):
             return found
     option = f"--{role}-column"
     if role in names:

@@ -15,7 +15,7 @@ from cspo.algorithms.registry import algorithm_names
 from cspo.config import TrainConfig, from_dict, read_settings, read_toml
 from cspo.errors import CspoError
 from cspo.lab.metrics import Recovery, Series, read_series, recovery
-from cspo.lab.metrics.series import progress_file
+from cspo.runs.progress import progress_file
 
 
 @dataclass(frozen=True)

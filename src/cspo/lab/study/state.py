@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import math
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from cspo.errors import CspoError
-from cspo.lab.metrics.series import progress_file
 from cspo.lab.study.grid import RunSpec, Study, read_study
 from cspo.lab.study.repair import difference, is_finished
 from cspo.runs.files import try_lock, write_text
-from cspo.runs.progress import constraint_columns
+from cspo.runs.progress import constraint_columns, progress_file, read_progress
 
 State = Literal["waiting", "stopped", "running", "finished", "failed"]
 TAIL = 16_384  # bytes of progress.csv that are read to know how far a run is: about its last twenty epochs
@@ -210,33 +207,10 @@ def status_of(
     )
 
 
-def _ends(path: Path) -> tuple[bytes, bytes]:
-    """Return the first line of a file and its last bytes."""
-    if path.suffix == ".gz":
-        header, _, rest = gzip.decompress(path.read_bytes()).partition(b"\n")
-        return header, rest[-TAIL:]
-    with open(path, "rb") as file:
-        header = file.readline()
-        file.seek(max(len(header), file.seek(0, 2) - TAIL))
-        return header, file.read()
-
-
-def _newest(path: Path) -> dict[str, list[float]]:
+def _newest(file: Path) -> dict[str, list[float]]:
     """Return the newest complete rows of a progress.csv as columns; nothing if there is none."""
     try:
-        header, tail = _ends(path)
-    except (
-        OSError,
-        EOFError,
-        zlib.error,
-    ):  # the last two: an archive that was cut short or altered
+        columns = read_progress(file, tail=TAIL)
+    except CspoError:  # an archive that was cut short or altered
         return {}
-    lines = tail.split(b"\n")[:-1]  # behind the last line end is a row still being written
-    names = header.decode(errors="replace").strip().split(",")
-    rows = []
-    for line in lines:
-        with contextlib.suppress(ValueError):  # the first one begins anywhere
-            values = [float(item) for item in line.split(b",")]
-            if len(values) == len(names) and "return" in names:
-                rows.append(values)
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)} if rows else {}
+    return columns if columns.get("return") else {}

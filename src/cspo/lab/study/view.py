@@ -10,7 +10,7 @@ from typing import IO, Any, Protocol
 
 from cspo.lab.study.grid import Study
 from cspo.lab.study.state import RunStatus
-from cspo.runs.summary import duration, number
+from cspo.runs.summary import duration, short_number
 
 ORDER = (
     "running",
@@ -117,7 +117,7 @@ def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
 def cost_text(status: RunStatus) -> str:
     """Return "27.1/25" for every constraint."""
     pairs = zip(status.cost, status.limit, strict=False)
-    return " ".join(f"{number(c)}/{d:g}" for c, d in pairs) or "-"
+    return " ".join(f"{short_number(c)}/{d:g}" for c, d in pairs) or "-"
 
 
 class PlainView:
@@ -142,7 +142,7 @@ class PlainView:
         status, everyone = statuses[name], list(statuses.values())
         done = sum(one.state == "finished" for one in everyone)
         left = duration(seconds_left(everyone, self.slots))
-        numbers = f"return {number(status.episode_return)}, cost {cost_text(status)}"
+        numbers = f"return {short_number(status.episode_return)}, cost {cost_text(status)}"
         return f": {numbers}  ({done} of {len(everyone)} finished, {left} left)"
 
     def update(self, statuses: Mapping[str, RunStatus]) -> None:
@@ -227,7 +227,7 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
             Text(_shortened(status.id, names)),
             Text(status.state, STYLES[status.state]),
             f"{100 * status.share:.0f} %",
-            number(status.episode_return),
+            short_number(status.episode_return),
             Text(cost_text(status), "bold red" if violated else ""),
             speed,
             duration(status.seconds_left) if going else "",

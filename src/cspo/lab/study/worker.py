@@ -9,7 +9,7 @@ from cspo.config import TrainConfig, from_dict
 from cspo.lab.study.repair import prepare
 from cspo.runs.folder import holds_run, load_config
 from cspo.runs.session import train_to_end
-from cspo.train import Trainer
+from cspo.runs.trainer import Trainer
 
 
 def work(settings: dict[str, Any], folder: str) -> None:

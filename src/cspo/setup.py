@@ -1,0 +1,108 @@
+"""What a run is made of, from its settings: environment, facts, limits, policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cspo.algorithms import get_algorithm
+from cspo.config import TrainConfig
+from cspo.envs import BatchEnv, make_batch
+from cspo.envs.make import is_batch_env
+from cspo.errors import CspoError
+from cspo.policy.policy import Policy
+from cspo.streams import stream
+from cspo.types import FloatArray
+
+
+def object_label(env: Any) -> str:
+    """Return what stands for an environment object in the settings: `<ClassName>`."""
+    return f"<{getattr(env, '__name__', type(env).__name__).strip('<>')}>"
+
+
+def copies_of(env: Any) -> int | None:
+    """Return how many copies an environment object stands for, or None for a factory."""
+    if is_batch_env(env):
+        return int(env.num_envs)
+    return 1 if hasattr(env, "step") and not isinstance(env, type) else None
+
+
+def environment_for(config: TrainConfig, env: Any) -> Any:
+    """Return what to make the environment from: `env`, or what the settings name."""
+    if env is None and config.task.startswith("<"):
+        raise CspoError(
+            f"This run was trained on the Python object {config.task}, which a run folder cannot "
+            "hold: pass it again as env=, from Python."
+        )
+    return config.task if env is None else env
+
+
+def make_environment(
+    config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None
+) -> BatchEnv:
+    """Return copies of a run's environment; as many as it trains on, or `num_envs`."""
+    return make_batch(
+        environment_for(config, env),
+        config.run.num_envs if num_envs is None else num_envs,
+        config.run.resolved_threads,
+        cost_fn,
+        config.environment.cost_terms,
+        config.environment.env_options,
+    )
+
+
+def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
+    """Return the limits (K,) or say how many are needed."""
+    if len(config.cost_limit) != len(cost_names):
+        raise CspoError(
+            f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but "
+            f"--cost-limit gives {len(config.cost_limit)} value(s). Give one limit per cost, "
+            "separated by commas."
+        )
+    return np.array(config.cost_limit)
+
+
+def checked_limits(cost_limit: Sequence[float], count: int) -> FloatArray:
+    """Return other limits (K,) for a run that has `count`, or say what is wrong with them."""
+    if len(cost_limit) != count or not all(0 <= d < np.inf for d in cost_limit):
+        raise CspoError(f"Give {count} finite limit(s) of zero or more.")
+    return np.array(cost_limit, dtype=float)
+
+
+def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
+    """Return what a checkpoint keeps of the environment: to act without it, and to recognise it."""
+    return {
+        "observation_size": int(env.observation_size),
+        "action_size": int(env.action_size),
+        "action_low": np.array(env.action_low, dtype=np.float64),
+        "action_high": np.array(env.action_high, dtype=np.float64),
+        "cost_names": list(env.cost_names),
+        "cost_fn": cost_fn is not None,
+        "time_limit": env.time_limit,
+        "clip_actions": bool(getattr(env, "clip_actions", False)),
+    }
+
+
+def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to continue a run on an environment that differs from the one it started on."""
+    if saved["cost_fn"] and not now["cost_fn"]:
+        raise CspoError("This run used a cost_fn: pass the same one again.")
+    if now["cost_fn"] and not saved["cost_fn"]:
+        raise CspoError("This run used no cost_fn: leave it out.")
+    for name, value in now.items():
+        before = np.asarray(saved[name])
+        if not np.array_equal(before, np.asarray(value)):
+            raise CspoError(
+                "The environment has changed since the run started: "
+                f"{name.replace('_', ' ')} is {value}, and was {before.tolist()}."
+            )
+
+
+def build_policy(config: TrainConfig, env: Any) -> Policy:
+    """Return the untrained policy of a run; `env` has the sizes, an environment or its facts."""
+    num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
+    extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
+    sizes = env.observation_size, env.action_size, num_costs
+    return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)

@@ -1,0 +1,126 @@
+"""`cspo.load`: a trained policy, with its normaliser frozen, as a function."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cspo.arithmetic import single_threaded_math
+from cspo.config import TrainConfig
+from cspo.envs.batch import BatchEnv
+from cspo.errors import CspoError
+from cspo.policy.scaling import ActionScaling
+from cspo.runs.checkpoint import list_checkpoints, load_newest
+from cspo.runs.checkpoint import load as load_checkpoint
+from cspo.runs.folder import load_config
+from cspo.setup import build_policy
+from cspo.streams import stream
+from cspo.types import FloatArray
+
+
+class TrainedPolicy:
+    """A policy and everything it needs to act: no environment, no trainer.
+
+    Call it with a raw observation to get an action in the environment's own units.
+
+    Attributes:
+        config: Settings of the run it comes from.
+        epoch: Epochs it was trained for.
+        observation_size: D.
+        action_size: A.
+        action_low: Lower bounds of the action box, shape (A,).
+        action_high: Upper bounds, shape (A,).
+        cost_names: Names of the K costs.
+        cost_limit: Limits at the end of training, shape (K,).
+        clip_actions: Whether the environment received its actions cut off at these bounds.
+    """
+
+    def __init__(self, config: TrainConfig, state: dict[str, Any]) -> None:
+        """Build the policy from a run's settings and the state in one of its checkpoints."""
+        facts = state["facts"]
+        self.config, self.epoch = config, int(state["epoch"])
+        self.observation_size = int(facts["observation_size"])
+        self.action_size = int(facts["action_size"])
+        self.action_low = np.array(facts["action_low"])
+        self.action_high = np.array(facts["action_high"])
+        self.cost_names: tuple[str, ...] = tuple(facts["cost_names"])
+        self.cost_limit = np.array(state["cost_limit"])
+        self.clip_actions = bool(facts["clip_actions"])
+        self._scaling = ActionScaling(self.action_low, self.action_high)
+        self._policy = build_policy(config, SimpleNamespace(**facts))
+        self._policy.load_state_dict(state["policy"])
+        self._rng = stream(config.seed, "policy")
+
+    def seed(self, seed: int) -> None:
+        """Start the stream that stochastic actions are drawn from anew."""
+        self._rng = stream(seed, "policy")
+
+    def __call__(
+        self, observation: ArrayLike, *, deterministic: bool = True, clip: bool | None = None
+    ) -> FloatArray:
+        """Return the action (A,) for an observation (D,), or (B, A) for (B, D).
+
+        Args:
+            observation: As the environment gives it, not normalised.
+            deterministic: Take the mean of the policy; False draws from it as training did.
+            clip: Cut the action off at the bounds of the action box. By default as in training: a
+                Gymnasium environment was given clipped actions, a native task (whose physics clamps
+                the controls, and whose reward counts the action as given) unclipped ones.
+        """
+        raw = np.asarray(observation, dtype=np.float64)
+        size = self.observation_size
+        if raw.ndim not in (1, 2) or raw.shape[-1] != size:
+            wanted = f"({size},) or (B, {size})"
+            raise CspoError(f"The policy takes observations of shape {wanted}, not {raw.shape}.")
+        x = self._policy.normaliser(np.atleast_2d(raw))
+        with single_threaded_math():
+            action = self._policy.actor.mlp.predict(x)[0]  # (B, A)
+        if not deterministic:
+            std = np.exp(self._policy.actor.log_std)
+            action = action + self._rng.standard_normal(action.shape, dtype=np.float32) * std
+        scaled = self._scaling(action, clip=self.clip_actions if clip is None else clip)
+        return np.asarray(scaled[0] if raw.ndim == 1 else scaled)
+
+    def check_sizes(self, env: BatchEnv) -> None:
+        """Refuse an environment with other sizes of observations, actions or costs."""
+        theirs = (env.observation_size, env.action_size, len(env.cost_names))
+        ours = (self.observation_size, self.action_size, len(self.cost_names))
+        if theirs != ours:
+            raise CspoError(
+                f"The environment has sizes {theirs} of observation, action and costs; "
+                f"the policy was trained on {ours}."
+            )
+
+
+def load(
+    run_dir: Path | str, checkpoint: Path | str | int | None = None, *, plugin: str | None = None
+) -> TrainedPolicy:
+    """Return the policy of a run.
+
+    Args:
+        run_dir: The run's folder.
+        checkpoint: A checkpoint file, or the number of epochs after which it was written; by
+            default the newest that can be read.
+        plugin: File or module with the run's algorithm, if it is not where it was.
+    """
+    run_dir = Path(run_dir)
+    config = load_config(run_dir, plugin)
+    folder = run_dir / "checkpoints"
+    if checkpoint is None:
+        state, _ = load_newest(folder)
+        if state is None:
+            command = f"cspo train --resume {run_dir}"
+            raise CspoError(f"{run_dir} has no checkpoint yet: train it first, `{command}`.")
+        return TrainedPolicy(config, state)
+    if isinstance(checkpoint, int):
+        checkpoint = folder / f"epoch-{checkpoint:06d}.safetensors"
+    path = Path(checkpoint)
+    if not path.exists():
+        epochs = [str(int(one.stem.removeprefix("epoch-"))) for one in list_checkpoints(folder)]
+        kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
+        raise CspoError(f"There is no checkpoint {path}. {kept}")
+    return TrainedPolicy(config, load_checkpoint(path))
