@@ -16,9 +16,7 @@ from cspo.algorithms.surrogates import clipped_cost, clipped_reward
 
 @cspo.register("step-price")
 class StepPrice:
-    """PPO on reward minus price times cost."""
-
-    summary = "PPO with a price on cost that rises while the limit is violated and falls otherwise"
+    """PPO with a price on cost that rises while the limit is violated and falls otherwise."""
 
     @dataclass(frozen=True)
     class Config:
@@ -33,15 +31,13 @@ class StepPrice:
 
     def update(self, batch, J_c, d):
         """Improve the policy on one epoch; J_c is the mean cost of an episode, d its limit."""
-        price = np.maximum(self.multiplier + self.config.step * np.sign(J_c - d), 0.0)
+        rise = self.config.step * np.sign(J_c - d)
+        self.multiplier = price = np.maximum(self.multiplier + rise, 0.0)
 
         def loss(L_R, L_C):
             return (-L_R + price @ L_C) / (1.0 + price.sum())
 
-        self.multiplier, surrogates = (
-            price,
-            (clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)),
-        )
+        surrogates = clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)
         return self.learner.fit(batch, Loss(loss, *surrogates, clip=0.2)).report()
 
     def state_dict(self):

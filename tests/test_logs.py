@@ -195,7 +195,7 @@ def test_a_run_leaves_its_files(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert set(data["versions"]) == {
         "python",
         "cspo",
-        "torch",
+        "scipy",
         "mujoco",
         "gymnasium",
         "numpy",

@@ -1,4 +1,4 @@
-"""What a run is made of, from its settings: environment, facts, limits, policy."""
+"""What a run is made of, from its settings: environment, limits, policy, learner, algorithm."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from cspo.algorithms import get_algorithm
+from cspo.algorithms.learner import Learner
 from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
 from cspo.envs.make import is_batch_env
 from cspo.errors import CspoError
+from cspo.optim.minibatch import MinibatchLearner
 from cspo.policy.policy import Policy
 from cspo.streams import stream
 from cspo.types import FloatArray
@@ -106,3 +108,16 @@ def build_policy(config: TrainConfig, env: Any) -> Policy:
     extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
     sizes = env.observation_size, env.action_size, num_costs
     return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)
+
+
+def build_learner(
+    config: TrainConfig, policy: Policy, rng: np.random.Generator
+) -> MinibatchLearner:
+    """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
+    return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
+
+
+def build_algorithm(config: TrainConfig, learner: Learner, num_costs: int) -> Any:
+    """Return the algorithm of a run, at its beginning."""
+    discount = config.advantages.of_costs
+    return get_algorithm(config.algo)(config.algorithm, learner, num_costs, discount)

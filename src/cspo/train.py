@@ -7,13 +7,11 @@ from time import perf_counter
 from typing import Any
 
 from cspo import setup, state
-from cspo.algorithms.registry import get_algorithm
 from cspo.arithmetic import denormals_flushed, single_threaded_math
 from cspo.config import TrainConfig
 from cspo.experience.advantages import estimate
 from cspo.experience.episodes import EpisodeWindow, cost_without_episodes
 from cspo.experience.rollout import collect, finished_episodes
-from cspo.optim.minibatch import MinibatchLearner
 from cspo.streams import Streams
 from cspo.types import EpochReport
 
@@ -41,12 +39,9 @@ class Trainer:
         self.cost_limit = setup.limits_for(config, self.env.cost_names)  # (K,)
         self.streams = Streams(config.run.seed, "action", "minibatch")
         self.policy = setup.build_policy(config, self.env)
-        shuffle, threads = self.streams["minibatch"], config.run.resolved_threads
-        self.learner = MinibatchLearner(self.policy, config.update, shuffle, threads)
-        algorithm, num_costs = get_algorithm(config.algo), len(self.cost_limit)
-        discount = config.advantages.of_costs
-        self.algorithm = algorithm(config.algorithm, self.learner, num_costs, discount)
-        self.window = EpisodeWindow(config.run.episode_window, num_costs)
+        self.learner = setup.build_learner(config, self.policy, self.streams["minibatch"])
+        self.algorithm = setup.build_algorithm(config, self.learner, len(self.cost_limit))
+        self.window = EpisodeWindow(config.run.episode_window, len(self.cost_limit))
 
     def __iter__(self) -> Iterator[EpochReport]:
         """Train until the steps are used up, one report per epoch."""
@@ -58,10 +53,8 @@ class Trainer:
     @single_threaded_math()
     def _run_epoch(self) -> EpochReport:
         run, window, started = self.config.run, self.window, perf_counter()
-        steps, seed = (
-            run.steps_per_epoch // self.env.num_envs,
-            run.seed if self.epoch == 0 else None,
-        )
+        steps = run.steps_per_epoch // self.env.num_envs
+        seed = run.seed if self.epoch == 0 else None
         rollout = collect(self.env, self.policy, steps, self.streams["action"], seed)
         collected = perf_counter()
 
