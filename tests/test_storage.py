@@ -14,8 +14,9 @@ from run_helpers import SMALL, TASK, assert_same_run
 from cspo.cli import main
 from cspo.config import make_config, to_dict
 from cspo.errors import CspoError
+from cspo.lab.study.engine import is_address
 from cspo.lab.study.mirror import Mirror
-from cspo.lab.study.storage import Storage, StoredRun, Superseded, is_address, pack, unpack
+from cspo.lab.study.storage import Storage, StoredRun, Superseded, pack, unpack
 from cspo.lab.study.worker import work
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.session import resume
@@ -40,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(root: Path) -> StoredRun:
     stored = StoredRun(Storage(f"file://{root}"), RUN)
-    stored.claim({"token": "ours"})
+    stored.claim("ours")
     return stored
 
 
@@ -184,7 +185,7 @@ def test_who_lost_the_run_cannot_write(
     partly_trained(tmp_path / "a" / RUN, 2)
     run.push(trained, "ours")
     before = files_of(root)
-    run.claim({"token": "theirs"})
+    run.claim("theirs")
     with pytest.raises(Superseded):
         run.push(tmp_path / "a" / RUN, "ours")
     after = files_of(root)

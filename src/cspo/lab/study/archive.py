@@ -1,4 +1,4 @@
-"""A small copy of a study for keeping or publishing: what its results are, and what they were made with."""
+"""A small copy of a study for keeping or publishing: its results, and what made them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Archived:
 
 
 def archive(study: Path | str, out: Path | str) -> Archived:
-    """Copy the finished runs of a study: their epochs, compressed, their settings and summaries, no checkpoints.
+    """Copy the finished runs of a study: epochs (compressed), settings, summaries, no checkpoints.
 
     Errors of runs that failed are copied too. Archiving again adds what has been finished since;
     equal runs give equal bytes. `cspo report`, `metrics` and `study status` read an archive like
@@ -45,9 +45,8 @@ def archive(study: Path | str, out: Path | str) -> Archived:
             else:
                 result.unfinished.append(spec.id)
         if not result.kept:
-            raise CspoError(
-                f"No run of the study in {source.path} is finished yet: there is nothing to archive."
-            )
+            none = f"No run of the study in {source.path} is finished yet"
+            raise CspoError(f"{none}: there is nothing to archive.")
         write_text(target / "study.toml", found.text)
         _replace_failures(source.path / "failures", target / "failures")
     except OSError as error:
@@ -56,7 +55,7 @@ def archive(study: Path | str, out: Path | str) -> Archived:
 
 
 def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
-    """Put the finished runs of an archive into the folder of a study, those that are not there; return their ids.
+    """Put finished runs of an archive into a study's folder, if not there yet; return their ids.
 
     A run without checkpoints counts as finished if its results are complete, so nothing of it is
     trained again.
@@ -66,16 +65,14 @@ def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
     """
     source = Path(archive) / "runs"
     if not source.is_dir():
-        raise CspoError(
-            f"{archive} is no archive of a study: it has no folder runs (`cspo study archive` makes one)."
-        )
+        what = "is no archive of a study: it has no folder runs (`cspo study archive` makes one)."
+        raise CspoError(f"{archive} {what}")
     taken: list[str] = []
     for spec in study.runs:
         run, target = source / spec.id, out.run(spec)
         if target.exists() or not (run / EPOCHS).is_file():
             continue
-        other = difference(spec.config, run)
-        if other is not None:
+        if (other := difference(spec.config, run)) is not None:
             raise CspoError(f"The archived run {spec.id} is another one: {other}.")
         try:
             _bring_back(run, target)
@@ -96,10 +93,8 @@ def _bring_back(run: Path, target: Path) -> None:
 
 def _keep(run: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    epochs = gzip.compress(
-        (run / "progress.csv").read_bytes(), mtime=0
-    )  # without the time, equal runs are equal bytes
-    write_bytes(target / EPOCHS, epochs)
+    epochs = (run / "progress.csv").read_bytes()
+    write_bytes(target / EPOCHS, gzip.compress(epochs, mtime=0))  # no time: equal runs, equal bytes
     for name in COPIED:
         write_text(target / name, (run / name).read_text(encoding="utf-8"))
 

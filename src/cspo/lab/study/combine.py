@@ -1,8 +1,9 @@
-"""The settings of one combination of a study, from its layers; what is refused is traced to the key that caused it."""
+"""The settings of each combination of a study; what is refused is traced to its cause."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, make_config
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag
-from cspo.lab.study.fields import Fields, Layer, plain_names
+from cspo.lab.study.fields import Layer, StudyFile
 
 OWN = "algorithm."  # in front of a setting that is the algorithm's own
 Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
@@ -22,63 +23,70 @@ class Combination:
 
     task: str
     algo: str
-    variant: str
+    variant: str  # "" if there is none
     layers: tuple[Layer, ...]  # lowest first
 
 
-def combine(fields: Fields, combinations: Sequence[Combination]) -> list[TrainConfig | None]:
-    """Return the settings of every combination, or None for one that is refused; problems are added to `fields`."""
-    configs: list[TrainConfig | None] = []
-    told: dict[str, list[str]] = {}  # a problem: the algorithms that have it
-    for combination in combinations:
-        config, problems = _attempt(fields, combination)
-        configs.append(config)
+def combinations_of(file: StudyFile) -> Iterator[Combination]:
+    """Yield every combination in the order in which they are run."""
+    for task in file.tasks:
+        for algo in file.algorithms:
+            named = [file.of_algorithm.get(algo), file.of_task.get(task)]
+            layers = (file.settings, *(layer for layer in named if layer is not None))
+            variants = [variant for variant in file.variants if algo in variant.algorithms]
+            for variant in variants:
+                yield Combination(task, algo, variant.name, (*layers, variant.layer))
+            if not variants:  # an algorithm that no variant names is run once, as it is
+                yield Combination(task, algo, "", layers)
+
+
+def combine(file: StudyFile) -> list[tuple[Combination, TrainConfig]]:
+    """Return every combination with its settings; refused ones are problems of the file instead."""
+    accepted: list[tuple[Combination, TrainConfig]] = []
+    refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
+    for combination in combinations_of(file):
+        config, problems = _attempt(file, combination)
+        if config is not None:
+            accepted.append((combination, config))
         for problem in problems:
-            algorithms = told.setdefault(problem, [])
-            if combination.algo not in algorithms:
-                algorithms.append(combination.algo)
-    for problem, algorithms in told.items():
-        narrow = len(algorithms) < len(fields.algorithms)
-        fields.problems.append(f"{problem} (for {', '.join(algorithms)})" if narrow else problem)
-    return configs
+            refused.setdefault(problem, []).append(combination.algo)
+    for problem, listed in refused.items():
+        algorithms = list(dict.fromkeys(listed))
+        narrow = len(algorithms) < len(file.algorithms)
+        file.problems.append(f"{problem} (for {', '.join(algorithms)})" if narrow else problem)
+    return accepted
 
 
-def _attempt(fields: Fields, combination: Combination) -> tuple[TrainConfig | None, list[str]]:
-    """Return the settings, or all problems: whatever causes one is left out, and the rest is tried again."""
-    base: Settings = {
-        "threads": (1, "threads")
-    }  # runs side by side; more threads change nothing but the speed
-    if fields.total_steps is not None:
-        base["total_steps"] = (fields.total_steps, "total_steps")
-    if fields.plugin is not None:
-        base["plugin"] = (fields.plugin, "plugin")
-    settings = base | _merged(combination)
+def _attempt(file: StudyFile, combination: Combination) -> tuple[TrainConfig | None, list[str]]:
+    """Return the settings, or all problems: what causes one is left out, the rest tried again."""
+    # Runs go on side by side; more threads change nothing but the speed.
+    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
+    settings = {key: (value, key) for key, value in base.items() if value is not None}
+    settings |= _merged(combination)
     problems: list[str] = []
     left_out: list[str] = []
     while True:
         try:
             config = _build(combination, settings)
             return (None if problems else config), problems
-        except CspoError as fault:
-            culprit = _culprit(combination, settings, str(fault))
-            where = (
-                f"{combination.algo} on {combination.task}"
-                if culprit is None
-                else settings[culprit][1]
-            )
-            if not any(
-                name in str(fault) for name in left_out
-            ):  # else it may be there for want of that setting only
-                problems.append(f"{where}: {fault}")
-            if culprit is None:
-                return None, problems
-            left_out.append(flag(culprit.removeprefix(OWN)))
-            del settings[culprit]
+        except CspoError as error:
+            fault = str(error)
+        culprit = _culprit(combination, settings, fault)
+        where = f"{combination.algo} on {combination.task}"
+        if culprit is not None:
+            where = settings[culprit][1]
+        # A problem that names a setting left out may be there for want of that setting only.
+        if not any(name in fault for name in left_out):
+            problems.append(f"{where}: {fault}")
+        if culprit is None:
+            return None, problems
+        left_out.append(flag(culprit.removeprefix(OWN)))
+        del settings[culprit]
 
 
 def _merged(combination: Combination) -> Settings:
     """Return the settings of all layers in one table; the algorithm's own have `OWN` in front."""
-    own = plain_names(get_algorithm(combination.algo).Config) - plain_names(TrainConfig)
+    own = _names_in(get_algorithm(combination.algo).Config) - _names_in(TrainConfig)
     merged: Settings = {}
     for layer in combination.layers:
         for key, value in layer.settings.items():
@@ -89,11 +97,15 @@ def _merged(combination: Combination) -> Settings:
     return merged
 
 
+def _names_in(settings: type) -> set[str]:
+    return {item.name for item in dataclasses.fields(settings)}
+
+
 def _build(combination: Combination, settings: Settings) -> TrainConfig:
-    general = {key: value for key, (value, _) in settings.items() if not key.startswith(OWN)}
-    own = {
-        key.removeprefix(OWN): value for key, (value, _) in settings.items() if key.startswith(OWN)
-    }
+    general: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, (value, _) in settings.items():
+        (own if key.startswith(OWN) else general)[key.removeprefix(OWN)] = value
     if own:
         general["algorithm"] = own
     config = make_config(combination.task, combination.algo, **general)
@@ -101,41 +113,41 @@ def _build(combination: Combination, settings: Settings) -> TrainConfig:
     return config
 
 
-def _culprit(combination: Combination, settings: Settings, message: str) -> str | None:
-    """Return the setting without which this problem is gone; of several, the one of the highest layer."""
+def _culprit(combination: Combination, settings: Settings, fault: str) -> str | None:
+    """Return the setting without which the fault is gone; of several, that of the highest layer."""
     for key in reversed(settings):
-        rest = {name: value for name, value in settings.items() if name != key}
         try:
-            _build(combination, rest)
-        except CspoError as fault:
-            if str(fault) == message:
+            _build(combination, {name: settings[name] for name in settings if name != key})
+        except CspoError as error:
+            if str(error) == fault:
                 continue
         return key
     return None
 
 
 def _check_limits(config: TrainConfig) -> None:
-    """Refuse a number of limits that a native task has not; other environments are asked when they are made."""
-    costs = max(1, len(config.cost_terms))
-    if native_name(config.task) is not None and len(config.cost_limit) != costs:
+    """Refuse limits that a native task has no costs for; others are asked when they are made."""
+    limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))
+    if native_name(config.task) is not None and limits != costs:
         raise CspoError(
-            f"--cost-limit gives {len(config.cost_limit)} value(s), but there are {costs} cost(s): give one limit for "
-            "each of the cost_terms, or for their sum."
+            f"--cost-limit gives {limits} value(s), but there are {costs} cost(s): "
+            "give one limit for each of the cost_terms, or for their sum."
         )
 
 
-def check_environment(fields: Fields, configs: Sequence[TrainConfig]) -> None:
+def check_environments(file: StudyFile, configs: Sequence[TrainConfig]) -> None:
     """Add a problem for every environment that does not exist or does not take its options."""
-    asked: list[tuple[str, Any]] = []
-    for config in configs:
-        if native_name(config.task) is None and (config.task, config.env_options) not in asked:
-            asked.append((config.task, config.env_options))
+    asked = {
+        (config.task, repr(config.env_options)): config
+        for config in configs
+        if native_name(config.task) is None
+    }
     if not asked:
         return
     from cspo.envs.make import factory_of
 
-    for task, options in asked:
+    for config in asked.values():
         try:
-            factory_of(task, options)
+            factory_of(config.task, config.env_options)
         except CspoError as fault:
-            fields.problems.append(str(fault))
+            file.problems.append(str(fault))

@@ -1,4 +1,4 @@
-"""A local copy of a study that is in storage: what the scheduler, the status table and the report look at."""
+"""A local copy of a study in storage: what the scheduler, the table and the report look at."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cspo.errors import CspoError
 from cspo.lab.study.storage import Storage, StoredRun
+from cspo.runs.files import write_bytes, write_text
 
 REFRESH = 5.0  # seconds between two looks at the progress of a run
 PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them
@@ -33,12 +34,11 @@ class Mirror:
         """Bring the copy up to date and return its folder."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in ("study.toml", "running.json"):
-                self._fetch_file(name)
-            for path in (self.path / "failures").glob("*.json"):
+            for path in self._failures():
                 path.unlink()
-            for name in self.storage.names("failures"):
-                self._fetch_file(f"failures/{name}")
+            failures = [f"failures/{name}" for name in self.storage.names("failures")]
+            for name in ("study.toml", "running.json", *failures):
+                self._fetch_file(name)
         except OSError as error:
             raise CspoError(f"Cannot write to {self.path}: {error.strerror or error}.") from error
         for name in self.storage.names("runs"):
@@ -46,22 +46,24 @@ class Mirror:
         return self.path
 
     def _fetch_file(self, name: str) -> None:
-        content = self.storage.read(name)
-        target = self.path / name
+        target, content = self.path / name, self.storage.read(name)
         if content is None:
             target.unlink(missing_ok=True)
             return
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes(content)
+        write_bytes(target, content)
+
+    def _failures(self) -> list[Path]:
+        return sorted((self.path / "failures").glob("*.json"))
 
     def fetch_run(self, name: str) -> None:
         """Bring the copy of one run up to date."""
         folder, run = self.path / "runs" / name, StoredRun(self.storage, name)
-        known = folder / VERSION
-        if not (version := run.version()) or (known.exists() and known.read_text() == version):
+        known, version = folder / VERSION, run.version()
+        if not version or (known.exists() and known.read_text() == version):
             return
         if fetched := run.pull(folder):
-            known.write_text(fetched)
+            write_text(known, fetched)
 
     def refresh(self, name: str) -> None:
         """Fetch the progress of a run that is going on, every few seconds."""
@@ -71,20 +73,18 @@ class Mirror:
         self._looked[name] = now
         folder = self.path / "runs" / name
         try:
-            (folder / VERSION).unlink(
-                missing_ok=True
-            )  # progress.csv may be newer than the rest from here on
+            # From here on progress.csv may be newer than the rest.
+            (folder / VERSION).unlink(missing_ok=True)
             StoredRun(self.storage, name).pull_progress(folder)
         finally:
             self._last = time.monotonic()
 
     def send(self) -> None:
         """Copy up what the scheduler has written beside the runs."""
-        there = set(self.storage.names("failures"))
-        here = {path.name for path in (self.path / "failures").glob("*.json")}
-        for name in there - here:
+        here = [path.name for path in self._failures()]
+        for name in set(self.storage.names("failures")) - set(here):
             self.storage.remove(f"failures/{name}")
-        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in sorted(here))):
+        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in here)):
             path = self.path / name
             if path.exists():
                 self.storage.write(name, path.read_bytes())

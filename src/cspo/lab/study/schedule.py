@@ -1,4 +1,4 @@
-"""Drives the runs of a study through any engine: starts them, polls them, tries failed ones again, tells a view."""
+"""Drives the runs of a study through any engine: starts and polls them, tries failed ones again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cspo.lab.study.engine import Engine, Handle, in_one_line
 from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
 from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
-from cspo.lab.study.view import View, ending
+from cspo.lab.study.view import PlainView, ending
 from cspo.runs.files import write_text
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
@@ -36,7 +36,7 @@ def run_study(
     study: Study,
     out: StudyFolder,
     engine: Engine,
-    view: View,
+    view: PlainView,
     *,
     chosen: Sequence[RunSpec] | None = None,
     archive: Path | str | None = None,
@@ -69,12 +69,10 @@ def run_study(
         if not file.exists() or file.read_bytes() != study.text.encode():
             write_text(file, study.text)
         if archive is not None:
-            view.say(
-                f"{len(take_over(study, archive, out))} finished runs are taken from {archive}."
-            )
-        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(
-            notes
-        )
+            taken = take_over(study, archive, out)
+            view.say(f"{len(taken)} finished runs are taken from {archive}.")
+        runs = study.runs if chosen is None else chosen
+        return _Scheduler(study, out, engine, view, runs).run(notes)
 
 
 @contextlib.contextmanager
@@ -84,30 +82,32 @@ def _explained(out: StudyFolder) -> Iterator[None]:
     except BrokenPipeError:  # who read the output has left: nothing to do with the folder
         raise
     except OSError as error:
-        raise CspoError(
-            f"Cannot write to study folder {out.path}: {error.strerror or error}."
-        ) from error
+        fault = error.strerror or error
+        raise CspoError(f"Cannot write to study folder {out.path}: {fault}.") from error
 
 
+@dataclass
 class _Scheduler:
-    def __init__(
-        self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]
-    ) -> None:
-        self.study, self.out, self.engine, self.view, self.chosen = study, out, engine, view, chosen
-        self.waiting: deque[RunSpec] = deque()
-        self.running: dict[str, tuple[RunSpec, Handle]] = {}
-        self.attempts: dict[str, int] = {}
-        self.statuses: dict[str, RunStatus] = {}
-        self.result = Result()
+    study: Study
+    out: StudyFolder
+    engine: Engine
+    view: PlainView
+    chosen: Sequence[RunSpec]
+    waiting: deque[RunSpec] = field(default_factory=deque)
+    running: dict[str, tuple[RunSpec, Handle]] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, RunStatus] = field(default_factory=dict)
+    result: Result = field(default_factory=Result)
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
             if is_finished(spec.config, self.out.run(spec)):
                 self.result.finished.append(spec.id)
                 self._look(spec, "finished")
-            else:
-                self.waiting.append(spec)
-                self._look(spec)
+                continue
+            self.waiting.append(spec)
+            if self._look(spec, "stopped").epochs_done == 0:
+                self._look(spec, "waiting")
         self.view.start(self.study, self.out.path, self.engine.slots, self.statuses)
         for note in notes:
             self.view.event("repaired", note)
@@ -118,12 +118,11 @@ class _Scheduler:
         finally:
             self.view.stop(self.statuses)
         seconds = time.monotonic() - started
-        if stop.requested and len(self.result.finished) < len(self.chosen):
+        finished, failed = self.result.finished, self.result.failed
+        if stop.requested and len(finished) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        self.view.say(
-            ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path)
-        )
+        self.view.say(ending(finished, failed, self.attempts, seconds, self.out.path))
         return self.result
 
     def _loop(self, stop: StopRequest) -> None:
@@ -136,11 +135,8 @@ class _Scheduler:
                     handle.interrupt()
             while self.waiting and len(self.running) < self.engine.slots and not stop.requested:
                 self._start(self.waiting.popleft())
-            ended = [
-                (spec, outcome)
-                for spec, handle in self.running.values()
-                if (outcome := handle.poll())
-            ]
+            polled = [(spec, handle.poll()) for spec, handle in self.running.values()]
+            ended = [(spec, outcome) for spec, outcome in polled if outcome is not None]
             for spec, outcome in ended:
                 del self.running[spec.id]
                 self.out.set_running(self.running)
@@ -159,11 +155,9 @@ class _Scheduler:
         try:
             for note in prepare(spec.config, folder):
                 self.view.event("repaired", f"{spec.id}: {note}")
-            self._look(spec, "running")
-            done, epochs = self.statuses[spec.id].epochs_done, spec.config.epochs
-            self.view.event(
-                "started", f"{spec.id}{f' after epoch {done} of {epochs}' if done else ''}"
-            )
+            done = self._look(spec, "running").epochs_done
+            begun = f" after epoch {done} of {spec.config.epochs}" if done else ""
+            self.view.event("started", f"{spec.id}{begun}")
             handle = self.engine.start(spec, folder)
         except (CspoError, OSError) as error:
             self._failed(spec, in_one_line(error))
@@ -172,38 +166,31 @@ class _Scheduler:
         self.out.set_running(self.running)
 
     def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
-        folder = self.out.run(spec)
-        if error is None and not is_finished(spec.config, folder):
+        if error is None and not is_finished(spec.config, self.out.run(spec)):
             error = "it ended, but its files are not complete"
+        if error is not None and not stopping:
+            self._failed(spec, error)
+            return
+        state: State = "stopped" if error is not None else "finished"
         if error is None:
             self.result.finished.append(spec.id)
-            self._look(spec, "finished")
-            self.view.event("finished", spec.id, self.statuses)
-        elif stopping:
-            self._look(spec, "stopped")
-            self.view.event("stopped", spec.id, self.statuses)
-        else:
-            self._failed(spec, error)
+        self._look(spec, state)
+        self.view.event(state, spec.id, self.statuses)
 
     def _failed(self, spec: RunSpec, error: str) -> None:
         """Try a run again, or give it up and keep its error."""
         attempt, attempts = self.attempts[spec.id], self.study.retries + 1
         self.view.event("failed", f"{spec.id} (attempt {attempt} of {attempts}): {error}")
         if attempt < attempts:
-            self.waiting.append(
-                spec
-            )  # last in the queue: what is short of disk or memory now may not be then
+            # Last in the queue: what is short of disk or memory now may not be then.
+            self.waiting.append(spec)
             self._look(spec, "waiting")
             return
         self.result.failed[spec.id] = error
-        self.out.record_failure(spec.id, attempt, error)
+        self.out.record_failure(spec, attempt, error)
         self._look(spec, "failed", error)
 
-    def _look(self, spec: RunSpec, state: State | None = None, error: str = "") -> None:
-        if state is None:
-            state = (
-                "stopped"
-                if status_of(spec, self.out.run(spec), "waiting").epochs_done
-                else "waiting"
-            )
-        self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)
+    def _look(self, spec: RunSpec, state: State, error: str = "") -> RunStatus:
+        status = status_of(spec, self.out.run(spec), state, error)
+        self.statuses[spec.id] = status
+        return status
