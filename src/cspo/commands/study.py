@@ -71,11 +71,12 @@ class StatusOptions:
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """Copy the results of a study for keeping or publishing: epochs (compressed), settings, summaries, no checkpoints.
+    """Copy the results of a study for keeping or publishing: epochs (compressed), settings,
+    summaries, no checkpoints.
 
     Again: adds what has been finished since. `cspo report` and `cspo metrics` read the copy like
     the study itself.
-    """
+    """  # noqa: D205 (its first sentence, which the help shows, is longer than a line)
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of the study."""
@@ -180,7 +181,9 @@ def status(arguments: Sequence[str]) -> int:
         return 0
     from rich.console import Console
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
     console.print(f"study {study.name}: {'running' if going else 'not running'}", markup=False)
     console.print(table(statuses, slots, console.width, len(statuses)))
     for one in statuses:

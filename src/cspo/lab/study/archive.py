@@ -11,7 +11,7 @@ from pathlib import Path
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.repair import difference, is_finished
-from cspo.lab.study.state import StudyFolder
+from cspo.lab.study.state import StudyFolder, writes_to
 from cspo.runs.files import write_bytes, write_text
 
 COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
@@ -34,23 +34,22 @@ def archive(study: Path | str, out: Path | str) -> Archived:
     the study itself; `take_over` puts it back.
     """
     source, target = StudyFolder(study), Path(out)
-    found, result = source.read(), Archived()
+    read, result = source.read(), Archived()
     if target.resolve() == source.path.resolve():
         raise CspoError(f"{target} is the study itself: archive it somewhere else.")
-    try:
-        for spec in found.runs:
-            if is_finished(spec.config, source.run(spec)):
+    with writes_to(str(target)):
+        for spec in read.runs:
+            done = is_finished(spec.config, source.run(spec))
+            (result.kept if done else result.unfinished).append(spec.id)
+            if done:
                 _keep(source.run(spec), target / "runs" / spec.id)
-                result.kept.append(spec.id)
-            else:
-                result.unfinished.append(spec.id)
         if not result.kept:
             none = f"No run of the study in {source.path} is finished yet"
             raise CspoError(f"{none}: there is nothing to archive.")
-        write_text(target / "study.toml", found.text)
-        _replace_failures(source.path / "failures", target / "failures")
-    except OSError as error:
-        raise CspoError(f"Cannot write to {target}: {error.strerror or error}.") from error
+        write_text(target / "study.toml", read.text)
+        shutil.rmtree(target / "failures", ignore_errors=True)
+        if any((source.path / "failures").glob("*")):
+            shutil.copytree(source.path / "failures", target / "failures")
     return result
 
 
@@ -97,10 +96,3 @@ def _keep(run: Path, target: Path) -> None:
     write_bytes(target / EPOCHS, gzip.compress(epochs, mtime=0))  # no time: equal runs, equal bytes
     for name in COPIED:
         write_text(target / name, (run / name).read_text(encoding="utf-8"))
-
-
-def _replace_failures(source: Path, target: Path) -> None:
-    if target.is_dir():
-        shutil.rmtree(target)
-    if source.is_dir() and any(source.iterdir()):
-        shutil.copytree(source, target)

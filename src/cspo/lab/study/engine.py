@@ -46,9 +46,6 @@ class Handle(Protocol):
     def interrupt(self) -> None:
         """Ask it to stop after the epoch under way, with a checkpoint; or now, if it cannot."""
 
-    def stop(self) -> None:
-        """End it now; the run stays resumable."""
-
 
 class Engine(Protocol):
     """Trains runs, several at once."""
@@ -73,9 +70,9 @@ class LocalEngine:
     def __init__(self, slots: int) -> None:
         """Train `slots` runs at once."""
         self.slots = slots
-        method = "forkserver" if sys.platform == "linux" else "spawn"
-        self._context: Any = multiprocessing.get_context(method)
-        if method == "forkserver":
+        forks = sys.platform == "linux"
+        self._context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
+        if forks:
             from multiprocessing import forkserver
 
             self._context.set_forkserver_preload(PRELOADED)
@@ -125,8 +122,9 @@ class LocalHandle:
     def _death(self) -> str:
         """Return how the process died without an answer."""
         code = self.process.exitcode
-        if code == UNKNOWN:
-            self._signal("SIGKILL")  # if it still goes on, nobody could tell when it ends
+        if code == UNKNOWN and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.kill(self.process.pid, signal.SIGKILL)  # nobody could tell when it ends
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
                 return f"its process was ended by {signal.Signals(-code).name}"
@@ -134,17 +132,13 @@ class LocalHandle:
 
     def interrupt(self) -> None:
         """Let the process finish the epoch under way."""
-        self._signal("SIGTERM")
+        self.process.terminate()
 
     def stop(self) -> None:
         """Kill the process."""
         if self.poll() is None:
-            self._signal("SIGKILL")
+            self.process.kill()
             self.process.join()
-
-    def _signal(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            os.kill(self.process.pid, getattr(signal, name, signal.SIGTERM))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,8 @@ class StudyFile:
     def __init__(self, data: dict[str, Any], folder: Path) -> None:
         """Read the contents of a TOML file; `folder` is where a plugin's relative path starts."""
         self._data = data
-        unknown = [key for key in data if key not in KEYS]
-        self.problems = [f"unknown key {key!r}: {nearest(key, KEYS)}" for key in unknown]
+        self.problems: list[str] = []
+        self._check_keys("", data, KEYS)
         self.problems += [f"{key} is missing" for key in REQUIRED if key not in data]
         named = _matches(NAME, data.get("name"))
         self.name: str = self._value("name", "", named, "made of letters, digits and dashes")
@@ -56,8 +57,7 @@ class StudyFile:
         self.algorithms = self._names(data, "algorithms")
         self.seeds = self._seeds(data.get("seeds"))
         self.total_steps = self._total_steps(data.get("total_steps"))
-        retries: Any = data.get("retries")
-        is_count, count = _is_int(retries) and retries >= 0, "a whole number of zero or more"
+        count, is_count = "a whole number of zero or more", _is_count(data.get("retries"))
         self.retries: int = self._value("retries", RETRIES, is_count, count)
         self.plugin = self._plugin(data.get("plugin"), folder)
         tasks, algorithms = list(self.tasks), list(self.algorithms)
@@ -66,6 +66,10 @@ class StudyFile:
         self.of_algorithm = self._layers("algorithm", algorithms)
         self.of_task = self._layers("task", tasks)
         self.variants = self._variants(data.get("variants", []), algorithms)
+
+    def _check_keys(self, where: str, table: dict[str, Any], known: Sequence[str]) -> None:
+        unknown = [key for key in table if key not in known]
+        self.problems += [f"{where}unknown key {key!r}: {nearest(key, known)}" for key in unknown]
 
     def _value(self, key: str, default: Any, fits: bool, what: str) -> Any:
         """Return the value of a key that fits, else the default."""
@@ -98,12 +102,10 @@ class StudyFile:
             if value is not None:
                 self.problems.append("seeds is neither a count nor a list of whole numbers")
             return []
-        for seed in value:
-            if not _is_int(seed):
-                self.problems.append(f"seeds: {seed!r} is not a whole number")
-            elif seed < 0:
-                self.problems.append(f"seeds: {seed} is negative")
-        return [seed for seed in self._distinct("seeds", value) if _is_int(seed) and seed >= 0]
+        for seed in [seed for seed in value if not _is_count(seed)]:
+            what = "is negative" if _is_int(seed) else "is not a whole number"
+            self.problems.append(f"seeds: {seed!r} {what}")
+        return list(filter(_is_count, self._distinct("seeds", value)))
 
     def _total_steps(self, value: Any) -> int | None:
         positive = (_is_int(value) or isinstance(value, float)) and 0 < value < math.inf
@@ -187,10 +189,7 @@ class StudyFile:
             self.problems.append(f"{where}: name = {name!r} is not {what}")
         if isinstance(name, str):
             where = f"variant {name!r}"
-        for key in item:
-            if key not in VARIANT_KEYS:
-                hint = nearest(key, VARIANT_KEYS)
-                self.problems.append(f"{where}: unknown key {key!r}: {hint}")
+        self._check_keys(f"{where}: ", item, VARIANT_KEYS)
         only = self._names(item, "algorithms") if "algorithms" in item else self.algorithms
         for algo in only:
             self._check_in_study(where, "algorithm", algo, algorithms)
@@ -199,6 +198,10 @@ class StudyFile:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_int(value) and value >= 0
 
 
 def _matches(pattern: re.Pattern[str], value: Any) -> bool:

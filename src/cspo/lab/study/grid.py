@@ -1,4 +1,7 @@
-"""A study file as a list of runs; all that is wrong with it is said before anything starts."""
+"""The runs of a study file; all that is wrong with it is said before anything starts.
+
+A setting that is refused is traced to the key that caused it, through all layers of the file.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import fnmatch
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,10 +18,11 @@ from typing import Any
 
 import tomli_w
 
-from cspo.config import TrainConfig
-from cspo.errors import CspoError, nearest
-from cspo.lab.study.combine import Combination, check_environments, combine
-from cspo.lab.study.fields import StudyFile
+from cspo.algorithms.registry import get_algorithm
+from cspo.config import TrainConfig, make_config
+from cspo.envs.tasks import native_name
+from cspo.errors import CspoError, flag, nearest
+from cspo.lab.study.fields import Layer, StudyFile
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,6 +30,8 @@ else:
     import tomli as tomllib
 
 SHIPPED = resources.files("cspo.lab.study") / "files"
+OWN = "algorithm."  # in front of a setting that is the algorithm's own
+Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
 
 
 @dataclass(frozen=True)
@@ -103,9 +109,9 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise StudyProblems(source, [f"this is not valid TOML: {error}"]) from error
     file = StudyFile(data, folder)
-    combined = combine(file)
+    combined = _combine(file)
     if environments:
-        check_environments(file, [config for _, config in combined])
+        _check_environments(file, (config for _, config in combined))
     # Seed by seed: a study stopped half-way has some seeds of everything.
     runs = [_run(*pair, seed) for seed in file.seeds for pair in combined]
     first: dict[str, RunSpec] = {}
@@ -135,7 +141,7 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
 
 
-def _run(combination: Combination, config: TrainConfig, seed: int) -> RunSpec:
+def _run(combination: _Combination, config: TrainConfig, seed: int) -> RunSpec:
     task, algo, variant = combination.task, combination.algo, combination.variant
     parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
     name = "-".join(part for part in parts if part)
@@ -148,3 +154,131 @@ def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
     changed = re.sub(r"^\s*plugin\s*=.*$", lambda _: line, text, count=1, flags=re.MULTILINE)
     wanted = {**data, "plugin": plugin}
     return changed if tomllib.loads(changed) == wanted else tomli_w.dumps(wanted)
+
+
+@dataclass(frozen=True)
+class _Combination:
+    """What the runs of a study that differ by their seed have in common."""
+
+    task: str
+    algo: str
+    variant: str  # "" if there is none
+    layers: tuple[Layer, ...]  # lowest first
+
+
+def _combinations(file: StudyFile) -> Iterator[_Combination]:
+    """Yield every combination in the order in which they are run."""
+    for task in file.tasks:
+        for algo in file.algorithms:
+            named = [file.of_algorithm.get(algo), file.of_task.get(task)]
+            layers = (file.settings, *(layer for layer in named if layer is not None))
+            variants = [variant for variant in file.variants if algo in variant.algorithms]
+            for variant in variants:
+                yield _Combination(task, algo, variant.name, (*layers, variant.layer))
+            if not variants:  # an algorithm that no variant names is run once, as it is
+                yield _Combination(task, algo, "", layers)
+
+
+def _combine(file: StudyFile) -> list[tuple[_Combination, TrainConfig]]:
+    """Return every combination with its settings; refused ones are problems of the file instead."""
+    accepted: list[tuple[_Combination, TrainConfig]] = []
+    refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
+    for combination in _combinations(file):
+        config, problems = _attempt(file, combination)
+        if config is not None and not problems:
+            accepted.append((combination, config))
+        for problem in problems:
+            refused.setdefault(problem, []).append(combination.algo)
+    for problem, listed in refused.items():
+        algorithms = list(dict.fromkeys(listed))
+        narrow = len(algorithms) < len(file.algorithms)
+        file.problems.append(f"{problem} (for {', '.join(algorithms)})" if narrow else problem)
+    return accepted
+
+
+def _attempt(file: StudyFile, combination: _Combination) -> tuple[TrainConfig | None, list[str]]:
+    """Return the settings and all problems: what causes one is left out, the rest tried again."""
+    # Runs go on side by side; more threads change nothing but the speed.
+    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
+    settings = {key: (value, key) for key, value in base.items() if value is not None}
+    settings |= _merged(combination)
+    problems: list[str] = []
+    left_out: list[str] = []
+    while True:
+        try:
+            return _build(combination, settings), problems
+        except CspoError as error:
+            fault = str(error)
+        culprit = _culprit(combination, settings, fault)
+        whole = f"{combination.algo} on {combination.task}"
+        where = whole if culprit is None else settings[culprit][1]
+        # A problem that names a setting left out may be there for want of that setting only.
+        if not any(name in fault for name in left_out):
+            problems.append(f"{where}: {fault}")
+        if culprit is None:
+            return None, problems
+        left_out.append(flag(culprit.removeprefix(OWN)))
+        del settings[culprit]
+
+
+def _merged(combination: _Combination) -> Settings:
+    """Return the settings of all layers in one table; the algorithm's own have `OWN` in front."""
+    own = _names_in(get_algorithm(combination.algo).Config) - _names_in(TrainConfig)
+    merged: Settings = {}
+    for layer in combination.layers:
+        for key, value in layer.settings.items():
+            if key == "algorithm" and isinstance(value, dict):
+                merged |= {OWN + name: (item, layer.where) for name, item in value.items()}
+            else:
+                merged[OWN + key if key in own else key] = (value, layer.where)
+    return merged
+
+
+def _names_in(settings: type) -> set[str]:
+    return {item.name for item in dataclasses.fields(settings)}
+
+
+def _build(combination: _Combination, settings: Settings) -> TrainConfig:
+    general: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, (value, _) in settings.items():
+        (own if key.startswith(OWN) else general)[key.removeprefix(OWN)] = value
+    if own:
+        general["algorithm"] = own
+    config = make_config(combination.task, combination.algo, **general)
+    _check_limits(config)
+    return config
+
+
+def _culprit(combination: _Combination, settings: Settings, fault: str) -> str | None:
+    """Return the setting without which the fault is gone; of several, that of the highest layer."""
+    for key in reversed(settings):
+        try:
+            _build(combination, {name: settings[name] for name in settings if name != key})
+        except CspoError as error:
+            if str(error) == fault:
+                continue
+        return key
+    return None
+
+
+def _check_limits(config: TrainConfig) -> None:
+    """Refuse limits that a native task has no costs for; others are asked when they are made."""
+    limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))
+    if native_name(config.task) is not None and limits != costs:
+        raise CspoError(
+            f"--cost-limit gives {limits} value(s), but there are {costs} cost(s): "
+            "give one limit for each of the cost_terms, or for their sum."
+        )
+
+
+def _check_environments(file: StudyFile, configs: Iterable[TrainConfig]) -> None:
+    """Add a problem for every environment that does not exist or does not take its options."""
+    for config in configs:
+        if native_name(config.task) is None:
+            from cspo.envs.make import factory_of
+
+            try:
+                factory_of(config.task, config.env_options)
+            except CspoError as fault:
+                file.problems.append(str(fault))

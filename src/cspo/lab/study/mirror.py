@@ -8,7 +8,7 @@ import re
 import time
 from pathlib import Path
 
-from cspo.errors import CspoError
+from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun
 from cspo.runs.files import write_bytes, write_text
 
@@ -32,15 +32,13 @@ class Mirror:
 
     def fetch(self) -> Path:
         """Bring the copy up to date and return its folder."""
-        try:
+        with writes_to(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
             for path in self._failures():
                 path.unlink()
             failures = [f"failures/{name}" for name in self.storage.names("failures")]
             for name in ("study.toml", "running.json", *failures):
                 self._fetch_file(name)
-        except OSError as error:
-            raise CspoError(f"Cannot write to {self.path}: {error.strerror or error}.") from error
         for name in self.storage.names("runs"):
             self.fetch_run(name)
         return self.path

@@ -17,6 +17,7 @@ import sys
 import time
 import uuid
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +69,20 @@ class RayEngine:
         _connect(self.ray, address or "auto")
         self._actor = self.ray.remote(num_cpus=cpus, max_restarts=0)(RunActor)
         self._handles: list[RayHandle] = []
-        self._idle: list[_WorkerProcess] = []
-        self._counted = 0.0
-        self.slots = 1
-        self._count()
+        self.idle: list[WorkerProcess] = []
+        self.slots, self._counted = 1, 0.0
+        self.tidy()
 
-    def _count(self) -> None:
-        """Count the runs for which the cluster has cores: it may grow and shrink."""
-        if time.monotonic() - self._counted > COUNT:
-            self._counted = time.monotonic()
+    def tidy(self) -> None:
+        """Follow the size of the cluster; give back cores for which there was no next run."""
+        now = time.monotonic()
+        if now - self._counted > COUNT:
+            self._counted = now
             places = int(self.ray.cluster_resources().get("CPU", 0.0) // self._cpus)
             self.slots = max(1, places if self._jobs is None else min(places, self._jobs))
+        for process in [one for one in self.idle if now - one.idle_since > IDLE]:
+            self.idle.remove(process)
+            self.kill(process)
 
     def start(self, spec: RunSpec, folder: Path) -> RayHandle:
         """Train the run on some node, in a process that is idle or in a new one."""
@@ -88,26 +92,13 @@ class RayEngine:
         place = str(folder.absolute()) if self.mirror is None else self.mirror.storage.address
         run, token = run_at(place, spec.id), uuid.uuid4().hex
         run.claim(token)
-        process = self._idle.pop() if self._idle else _WorkerProcess(self._actor.remote())
+        process = self.idle.pop() if self.idle else WorkerProcess(self._actor.remote())
         done = process.actor.train.remote(to_dict(spec.config), place, spec.id, token)
         handle = RayHandle(self, process, done, run, token)
         self._handles.append(handle)
         return handle
 
-    def keep(self, process: _WorkerProcess) -> None:
-        """Keep the process of a finished run for the next one: it has everything imported."""
-        process.idle_since = time.monotonic()
-        self._idle.append(process)
-
-    def tidy(self) -> None:
-        """Follow the size of the cluster; give back cores for which there was no next run."""
-        self._count()
-        now = time.monotonic()
-        for process in [one for one in self._idle if now - one.idle_since > IDLE]:
-            self._idle.remove(process)
-            self.kill(process)
-
-    def kill(self, process: _WorkerProcess) -> None:
+    def kill(self, process: WorkerProcess) -> None:
         """End a process of the cluster."""
         with contextlib.suppress(Exception):
             self.ray.kill(process.actor)
@@ -116,7 +107,7 @@ class RayEngine:
         """End all processes, and bring the copy of a study in storage up to date."""
         for handle in self._handles:
             handle.stop()
-        for process in self._idle:
+        for process in self.idle:
             self.kill(process)
         if self.mirror is not None:
             with contextlib.suppress(CspoError, OSError):
@@ -126,7 +117,7 @@ class RayEngine:
         self.ray.shutdown()
 
 
-class _WorkerProcess:
+class WorkerProcess:
     """A process of the cluster that trains one run after the other."""
 
     def __init__(self, actor: Any) -> None:
@@ -135,27 +126,24 @@ class _WorkerProcess:
         self.idle_since = 0.0
 
 
+@dataclass
 class RayHandle:
     """A run on a node of the cluster."""
 
-    def __init__(
-        self,
-        engine: RayEngine,
-        process: _WorkerProcess,
-        done: Any,
-        run: SharedRun | StoredRun,
-        token: str,
-    ) -> None:
-        """`done` is what the process answers when the run has ended."""
-        self.run, self.ended = run, False
-        self._engine, self._process, self._done, self._token = engine, process, done, token
-        self._lost_at, self._lost = 0.0, ""  # when its process was lost, and how
+    engine: RayEngine
+    process: WorkerProcess
+    done: Any  # what the process answers when the run has ended
+    run: SharedRun | StoredRun
+    token: str
+    ended: bool = False
+    lost: str = ""  # how its process was lost
+    lost_at: float = 0.0
 
     def poll(self) -> Outcome | None:
         """Ask Ray for the answer; a run whose process is lost ends when nobody holds it."""
-        process, ray, mirror = self._process, self._engine.ray, self._engine.mirror
-        self._engine.tidy()
-        if self._lost:
+        process, ray, mirror = self.process, self.engine.ray, self.engine.mirror
+        self.engine.tidy()
+        if self.lost:
             return self._released()
         if mirror is not None:
             with contextlib.suppress(CspoError, OSError):
@@ -167,49 +155,50 @@ class RayHandle:
                     theirs = f"{process.node} has version {version} of cspo"
                     both = f"{theirs}, and this machine {__version__}"
                     return self._outcome(f"{both}: install the same on all.")
-            return self._outcome(ray.get(self._done)) if self._is_ready(self._done) else None
+            return self._outcome(ray.get(self.done)) if self._is_ready(self.done) else None
         except ray.exceptions.RayError as error:
-            self._lost_at, self._lost = time.monotonic(), _explained(error, process.node)
+            self.lost_at, self.lost = time.monotonic(), _explained(error, process.node)
             # Whoever still trains it, on a node that is only cut off, ends now.
             with contextlib.suppress(CspoError):
                 self.run.claim("")
             return self._released()
 
     def _is_ready(self, answer: Any) -> bool:
-        ready, _ = self._engine.ray.wait([answer], timeout=0)
+        ready, _ = self.engine.ray.wait([answer], timeout=0)
         return bool(ready)
 
     def _released(self) -> Outcome | None:
         """Report a lost run when no process holds it any more, or when that takes too long."""
-        if self.run.is_free() or time.monotonic() - self._lost_at > RELEASE:
-            return self._outcome(self._lost)
+        if self.run.is_free() or time.monotonic() - self.lost_at > RELEASE:
+            return self._outcome(self.lost)
         return None
 
     def _outcome(self, error: str | None) -> Outcome:
         if error is None and not self.ended:
-            self.ended = True
-            self._engine.keep(self._process)
+            # Kept for the next run: it has everything imported.
+            self.ended, self.process.idle_since = True, time.monotonic()
+            self.engine.idle.append(self.process)
         self.stop()
-        if self._engine.mirror is not None:
+        if self.engine.mirror is not None:
             try:
-                self._engine.mirror.fetch_run(self.run.name)
+                self.engine.mirror.fetch_run(self.run.name)
             except (CspoError, OSError) as fault:
                 error = error or str(fault)
         return Outcome(error)
 
     def interrupt(self) -> None:
         """Ask its process to finish the epoch under way, if it has one."""
-        if not self._process.node and not self._is_ready(self._process.where):
+        if not self.process.node and not self._is_ready(self.process.where):
             self.stop()  # it waits for a core: there is no epoch under way
             return
         with contextlib.suppress(CspoError):
-            self.run.claim(self._token, stop=True)
+            self.run.claim(self.token, stop=True)
 
     def stop(self) -> None:
         """End its process."""
         if not self.ended:
             self.ended = True
-            self._engine.kill(self._process)
+            self.engine.kill(self.process)
 
 
 def _load_ray() -> Any:

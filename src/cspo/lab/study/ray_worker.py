@@ -26,6 +26,7 @@ from typing import Any
 from cspo import __version__
 from cspo.errors import CspoError
 from cspo.lab.study.engine import in_one_line, is_address
+from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun, Superseded
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.files import write_text
@@ -46,12 +47,9 @@ class SharedRun:
 
     def claim(self, token: str, *, stop: bool = False) -> None:
         """Make `token` the owner of the run, and every other process that trains it end."""
-        try:
+        with writes_to(f"run folder {self.folder}"):
             self.folder.mkdir(parents=True, exist_ok=True)
             write_text(self.folder / ".owner", json.dumps({"token": token, "stop": stop}))
-        except OSError as error:
-            fault = error.strerror or error
-            raise CspoError(f"Cannot write to run folder {self.folder}: {fault}.") from error
 
     def owner(self) -> dict[str, Any]:
         """Return who may write."""

@@ -17,7 +17,7 @@ from cspo.config import TrainConfig, read_settings, to_dict
 from cspo.errors import CspoError
 from cspo.runs.checkpoint import DamagedCheckpoint, list_checkpoints, load, load_newest
 from cspo.runs.files import remove_partial_files
-from cspo.runs.folder import RunInUse, hold, write_config
+from cspo.runs.folder import RunInUse, free_folder, hold, write_config
 from cspo.runs.progress import ProgressFile
 
 PATIENCE = 20.0  # seconds to wait for a process of a study that was killed to be gone as well
@@ -30,16 +30,22 @@ def is_finished(config: TrainConfig, folder: Path) -> bool:
     A run whose checkpoints were all removed, or can none of them be read, still counts: its results
     are complete.
     """
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        finished = bool(summary["finished"]) and summary["epochs"] == config.epochs
-    except (OSError, ValueError, TypeError, KeyError):
+    summary = read_json(folder / "summary.json")
+    complete = isinstance(summary, dict) and bool(summary.get("finished"))
+    if not complete or summary.get("epochs") != config.epochs:
         return False
-    if not finished or ProgressFile(folder / "progress.csv").complete_rows() != config.epochs:
+    if ProgressFile(folder / "progress.csv").complete_rows() != config.epochs:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
-    newest = checkpoints[-1:]
-    return all(map(_is_readable, newest)) or not any(map(_is_readable, checkpoints))
+    return all(map(_is_readable, checkpoints[-1:])) or not any(map(_is_readable, checkpoints))
+
+
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds, or None if it is not there or cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _is_readable(path: Path) -> bool:
@@ -106,10 +112,15 @@ def prepare(config: TrainConfig, folder: Path) -> list[str]:
         rows = progress.complete_rows()
         if progress.path.exists() and not progress.path.read_bytes().endswith(b"\n"):
             notes.append("progress.csv ended in the middle of a row: that row is written again.")
-        notes += _drop_unreadable(folder / "summary.json")
+        summary = folder / "summary.json"
+        if summary.exists() and read_json(summary) is None:
+            summary.unlink()
+            notes.append("summary.json could not be read: it is written again.")
         reason = _beyond_repair(config, checkpoints, rows, notes)
         if reason is not None:
-            aside = _put_aside(folder)
+            aside = free_folder(folder.parent.with_name("damaged"), folder.name)
+            aside.rmdir()  # only the name was wanted
+            folder.rename(aside)
             notes.append(f"{reason}: the run starts anew. What was there is in {aside}.")
     return notes
 
@@ -138,16 +149,6 @@ def _mend_config(config: TrainConfig, folder: Path) -> list[str]:
     return [f"config.toml {what}: it is written again from the study."]
 
 
-def _drop_unreadable(summary: Path) -> list[str]:
-    try:
-        if summary.exists():
-            json.loads(summary.read_text(encoding="utf-8"))
-    except ValueError:
-        summary.unlink()
-        return [f"{summary.name} could not be read: it is written again."]
-    return []
-
-
 def _beyond_repair(
     config: TrainConfig, checkpoints: Path, rows: int, notes: list[str]
 ) -> str | None:
@@ -163,13 +164,3 @@ def _beyond_repair(
     if done > rows:
         return f"progress.csv holds {rows} of the {done} epochs done, and no checkpoint is as old"
     return None
-
-
-def _put_aside(folder: Path) -> Path:
-    root = folder.parent.with_name("damaged")
-    root.mkdir(exist_ok=True)
-    target, number = root / folder.name, 2
-    while target.exists():
-        target, number = root / f"{folder.name}-{number}", number + 1
-    folder.rename(target)
-    return target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from cspo.lab.study.archive import take_over
 from cspo.lab.study.engine import Engine, Handle, in_one_line
 from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
-from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
-from cspo.lab.study.view import PlainView, ending
+from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of, writes_to
+from cspo.lab.study.view import PlainView
 from cspo.runs.files import write_text
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
@@ -56,7 +56,7 @@ def run_study(
             at once.
         CspoError: If the folder holds another study, or another process runs it.
     """
-    with _explained(out), contextlib.ExitStack() as stack:
+    with writes_to(f"study folder {out.path}"), contextlib.ExitStack() as stack:
         try:
             stack.enter_context(out.held())
         except BaseException:
@@ -73,17 +73,6 @@ def run_study(
             view.say(f"{len(taken)} finished runs are taken from {archive}.")
         runs = study.runs if chosen is None else chosen
         return _Scheduler(study, out, engine, view, runs).run(notes)
-
-
-@contextlib.contextmanager
-def _explained(out: StudyFolder) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:  # who read the output has left: nothing to do with the folder
-        raise
-    except OSError as error:
-        fault = error.strerror or error
-        raise CspoError(f"Cannot write to study folder {out.path}: {fault}.") from error
 
 
 @dataclass
@@ -118,12 +107,22 @@ class _Scheduler:
         finally:
             self.view.stop(self.statuses)
         seconds = time.monotonic() - started
-        finished, failed = self.result.finished, self.result.failed
-        if stop.requested and len(finished) < len(self.chosen):
+        if stop.requested and len(self.result.finished) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        self.view.say(ending(finished, failed, self.attempts, seconds, self.out.path))
+        self._say_ending(seconds)
         return self.result
+
+    def _say_ending(self, seconds: float) -> None:
+        """Say how many runs are finished, and why the others failed."""
+        finished, failed, folder = self.result.finished, self.result.failed, self.out.path
+        done = f"{len(finished)} of {len(finished) + len(failed)} runs are finished"
+        self.view.say(f"{done}, {duration(seconds)} in this start.")
+        for name, error in failed.items():
+            tries = f"{self.attempts[name]} attempt{'s' if self.attempts[name] > 1 else ''}"
+            self.view.say(f"failed after {tries}: {name}: {error}")
+        again = "The same command tries the failed ones again; their output is in"
+        self.view.say(f"{again} {folder / 'logs'}." if failed else f"next: cspo report {folder}")
 
     def _loop(self, stop: StopRequest) -> None:
         asked, looked = False, 0.0

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cspo.errors import CspoError
 from cspo.lab.metrics.series import progress_file
 from cspo.lab.study.grid import RunSpec, Study, read_study
-from cspo.lab.study.repair import difference, is_finished
+from cspo.lab.study.repair import difference, is_finished, read_json
 from cspo.runs.files import try_lock, write_text
 from cspo.runs.progress import constraint_columns
 
@@ -54,6 +54,17 @@ class RunStatus:
     def seconds_left(self) -> float:
         """Time left at the speed of the newest epochs."""
         return self.steps_left / self.steps_per_second if self.steps_per_second > 0 else math.nan
+
+
+@contextlib.contextmanager
+def writes_to(place: str) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a sentence."""
+    try:
+        yield
+    except BrokenPipeError:  # who read the output has left: nothing to do with the place
+        raise
+    except OSError as error:
+        raise CspoError(f"Cannot write to {place}: {error.strerror or error}.") from error
 
 
 class StudyFolder:
@@ -147,24 +158,18 @@ class StudyFolder:
 
     def status(self, study: Study) -> list[RunStatus]:
         """Return how far every run is."""
-        running = set(_json(self.path / "running.json", [])) if self.is_running() else set()
+        running = set(read_json(self.path / "running.json") or []) if self.is_running() else set()
         return [self._status(spec, running) for spec in study.runs]
 
     def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
         if spec.id in running:
             return status_of(spec, self.run(spec), "running")
         failure = self._failure(spec)
-        record = _json(failure, {}) if failure.exists() else None
-        if isinstance(record, dict):
-            return status_of(spec, self.run(spec), "failed", str(record.get("error", "")))
+        if failure.exists():
+            record = read_json(failure)
+            error = str(record.get("error", "")) if isinstance(record, dict) else ""
+            return status_of(spec, self.run(spec), "failed", error)
         return status_of(spec, self.run(spec))
-
-
-def _json(path: Path, otherwise: Any) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return otherwise
 
 
 def status_of(

@@ -25,34 +25,6 @@ def make_view(stream: IO[str] | None = None) -> PlainView:
     return LiveView(stream) if stream.isatty() else PlainView(stream)
 
 
-def opening(study: Study, folder: Path, slots: int, statuses: Statuses) -> str:
-    """Return the line a study begins with."""
-    states = [status.state for status in statuses.values()]
-    kept = f", {states.count('finished')} finished already" if "finished" in states else ""
-    begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
-    part = f" of {len(study.runs)}" if len(states) < len(study.runs) else ""
-    runs = f"{len(states)}{part} runs{kept}{begun}"
-    return f"study {study.name}: {runs}, {slots} at a time, in {folder}"
-
-
-def ending(
-    finished: Sequence[str],
-    failed: Mapping[str, str],
-    attempts: Mapping[str, int],
-    seconds: float,
-    folder: Path,
-) -> str:
-    """Return the lines a study ends with: how many runs are finished, why the others failed."""
-    total = len(finished) + len(failed)
-    lines = [f"{len(finished)} of {total} runs are finished, {duration(seconds)} in this start."]
-    for name, error in failed.items():
-        tries = f"{attempts[name]} attempt{'s' if attempts[name] > 1 else ''}"
-        lines.append(f"failed after {tries}: {name}: {error}")
-    again = f"The same command tries the failed ones again; their output is in {folder / 'logs'}."
-    lines.append(again if failed else f"next: cspo report {folder}")
-    return "\n".join(lines)
-
-
 def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
     """Return the time left at the speeds seen on the same task, or on any; nan if there is none."""
     speeds: dict[str, list[float]] = {}
@@ -89,7 +61,12 @@ class PlainView:
     def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
         """Begin."""
         self.slots = slots
-        self.say(opening(study, folder, slots, statuses))
+        states = [status.state for status in statuses.values()]
+        kept = f", {states.count('finished')} finished already" if "finished" in states else ""
+        begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
+        part = f" of {len(study.runs)}" if len(states) < len(study.runs) else ""
+        runs = f"{len(states)}{part} runs{kept}{begun}"
+        self.say(f"study {study.name}: {runs}, {slots} at a time, in {folder}")
 
     def event(self, kind: str, text: str, statuses: Statuses | None = None) -> None:
         """Tell what happened to a run; with `statuses`, `text` is its id and numbers follow."""
@@ -122,9 +99,8 @@ class LiveView(PlainView):
         from rich.console import Console
         from rich.live import Live
 
-        self.console = Console(file=stream, highlight=False)
-        quiet: dict[str, Any] = {"auto_refresh": False, "redirect_stderr": False}
-        self.live = Live(console=self.console, transient=True, **quiet)
+        console = self.console = Console(file=stream, highlight=False)
+        self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stderr=False)
 
     def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
         """Draw the table for the first time."""
