@@ -1,4 +1,7 @@
-"""Runs in storage: whatever is interrupted or damaged, the newest intact copy is found; two writers do not mix."""
+"""Runs in storage: whatever is interrupted or damaged, the newest intact copy is found.
+
+Two writers do not mix.
+"""
 
 from __future__ import annotations
 

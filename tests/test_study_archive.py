@@ -1,4 +1,4 @@
-"""An archive of a study holds its results: reports and metrics of it are those of the study itself."""
+"""An archive of a study holds its results: its reports and metrics are those of the study."""
 
 from __future__ import annotations
 

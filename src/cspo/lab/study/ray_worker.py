@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -87,8 +88,6 @@ class RunActor:
 
     def where(self) -> tuple[str, str]:
         """Return the name of the node and the version of this package there."""
-        import platform
-
         return platform.node(), __version__
 
     def train(self, settings: dict[str, Any], place: str, name: str, token: str) -> str | None:
@@ -98,7 +97,7 @@ class RunActor:
         except CspoError as error:
             return in_one_line(error)
         guard = Guard(run, token)
-        guard.look()  # the run may have been given to another process while this one was starting
+        guard.look()  # the run may have another owner since this process was asked to start
         guard.start()
         try:
             with _folder_of(run, token, guard) as folder:
@@ -113,49 +112,42 @@ class RunActor:
         return None
 
 
-class Guard:
+class Guard(threading.Thread):
     """Looks after a run beside its training: ends the process when it must not write any more."""
 
     def __init__(self, run: SharedRun | StoredRun, token: str) -> None:
         """Nothing is looked at before `start`."""
+        super().__init__(name="cspo-guard", daemon=True)
         self.error: str | None = None  # why training was asked to stop
         self.also: Callable[[], None] | None = None  # what to do at every look
-        self._run, self._token = run, token
-        self._parent, self._asked = os.getppid(), False
+        self._watched, self._token = run, token
+        self._raylet, self._asked = os.getppid(), False
         self._looked = -run.ask_every
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="cspo-guard", daemon=True)
+        self._over = threading.Event()
 
-    def start(self) -> None:
-        """Look every second from now on."""
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Look no more."""
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(WATCH):
+    def run(self) -> None:
+        """Look every second until the end."""
+        while not self._over.wait(WATCH):
             self.look()
             if self.also is not None:
                 self.also()
 
+    def finish(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self.join()
+
     def look(self) -> None:
         """End this process if it lost its raylet or the run; stop training if asked to."""
-        if os.getppid() != self._parent:
+        if os.getppid() != self._raylet:
             _end("its raylet is gone")
-        if time.monotonic() - self._looked < self._run.ask_every:
+        if time.monotonic() - self._looked < self._watched.ask_every:
             return
         self._looked = time.monotonic()
         try:
-            owner = self._run.owner()
-        except (
-            OSError,
-            ValueError,
-            CspoError,
-        ):  # not to be read just now: as little can be written
-            return
+            owner = self._watched.owner()
+        except (OSError, ValueError, CspoError):
+            return  # not to be read just now: as little can be written
         if owner.get("token") != self._token:
             _end("the run has another owner")
         if owner.get("stop"):
@@ -192,7 +184,7 @@ def _folder_of(run: SharedRun | StoredRun, token: str, guard: Guard) -> Iterator
     if isinstance(run, SharedRun):
         yield run.folder
         return
-    with _scratch(run.name, token) as folder:
+    with _scratch(run.name) as folder:
         run.pull(folder)
         copies = _Copies(run, folder, token, guard)
         guard.also = copies.look
@@ -236,7 +228,7 @@ class _Copies:
 
 
 @contextlib.contextmanager
-def _scratch(name: str, token: str) -> Iterator[Path]:
+def _scratch(name: str) -> Iterator[Path]:
     """A folder of this node for one run; what a killed process left of the same run is removed."""
     root = Path(tempfile.gettempdir()) / f"cspo-scratch-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
@@ -246,9 +238,5 @@ def _scratch(name: str, token: str) -> Iterator[Path]:
         with contextlib.suppress(RunInUse, CspoError):
             hold(left / name).close()
             shutil.rmtree(left, ignore_errors=True)
-    folder = root / f"{name}.{token}"
-    folder.mkdir()
-    try:
-        yield folder / name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory("", f"{name}.", root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / name
