@@ -225,11 +225,11 @@ def list_studies(arguments: Sequence[str]) -> int:
 def _row(study: Study) -> dict[str, Any]:
     from cspo.lab.study.speed import core_hours
 
-    numbers = {"steps": study.steps, "core_hours": round(core_hours(study), 3)}
     return {
         "name": study.name,
         "runs": len(study.runs),
-        **numbers,
+        "steps": study.steps,
+        "core_hours": round(core_hours(study), 3),
         "description": study.description,
     }
 

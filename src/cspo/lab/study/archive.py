@@ -42,7 +42,10 @@ def archive(study: Path | str, out: Path | str) -> Archived:
             done = is_finished(spec.config, source.run(spec))
             (result.kept if done else result.unfinished).append(spec.id)
             if done:
-                _keep(source.run(spec), target / "runs" / spec.id)
+                run = source.run(spec)
+                # Without the time: equal runs give equal bytes.
+                epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
+                _copy(run, target / "runs" / spec.id, EPOCHS, epochs)
         if not result.kept:
             none = f"No run of the study in {source.path} is finished yet"
             raise CspoError(f"{none}: there is nothing to archive.")
@@ -74,25 +77,17 @@ def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
         if (other := difference(spec.config, run)) is not None:
             raise CspoError(f"The archived run {spec.id} is another one: {other}.")
         try:
-            _bring_back(run, target)
+            _copy(run, target, "progress.csv", gzip.decompress((run / EPOCHS).read_bytes()))
         except (OSError, EOFError, zlib.error) as error:
             raise CspoError(f"The archived run {run} cannot be read: {error}.") from error
         taken.append(spec.id)
     return taken
 
 
-def _bring_back(run: Path, target: Path) -> None:
-    texts = {name: (run / name).read_text(encoding="utf-8") for name in COPIED}
-    epochs = gzip.decompress((run / EPOCHS).read_bytes())
-    target.mkdir(parents=True)
-    write_bytes(target / "progress.csv", epochs)
-    for name, text in texts.items():  # summary.json last: with it the run is finished
-        write_text(target / name, text)
-
-
-def _keep(run: Path, target: Path) -> None:
+def _copy(run: Path, target: Path, name: str, epochs: bytes) -> None:
+    """Copy a run: its epochs under a name, then the texts; summary.json, the last, finishes it."""
+    texts = {text: (run / text).read_text(encoding="utf-8") for text in COPIED}
     target.mkdir(parents=True, exist_ok=True)
-    epochs = (run / "progress.csv").read_bytes()
-    write_bytes(target / EPOCHS, gzip.compress(epochs, mtime=0))  # no time: equal runs, equal bytes
-    for name in COPIED:
-        write_text(target / name, (run / name).read_text(encoding="utf-8"))
+    write_bytes(target / name, epochs)
+    for text, content in texts.items():
+        write_text(target / text, content)

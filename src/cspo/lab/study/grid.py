@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -22,7 +23,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, make_config
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
-from cspo.lab.study.fields import Layer, StudyFile
+from cspo.lab.study.fields import Layer, StudyFile, Variant
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,6 +32,7 @@ else:
 
 SHIPPED = resources.files("cspo.lab.study") / "files"
 OWN = "algorithm."  # in front of a setting that is the algorithm's own
+NOTHING = Layer("", {})
 Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
 
 
@@ -44,6 +46,11 @@ class RunSpec:
     variant: str  # "" if the study has no variants
     seed: int
     config: TrainConfig
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the run."""
+        return self.config.epochs * self.config.steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Study:
     @property
     def steps(self) -> int:
         """Environment steps of all runs together."""
-        return sum(spec.config.epochs * spec.config.steps_per_epoch for spec in self.runs)
+        return sum(spec.steps for spec in self.runs)
 
     def named(self, patterns: Sequence[str]) -> tuple[RunSpec, ...]:
         """Return the runs whose ids match one of the patterns (`*`, `?`, `[..]`), one by one.
@@ -141,8 +148,8 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
 
 
-def _run(combination: _Combination, config: TrainConfig, seed: int) -> RunSpec:
-    task, algo, variant = combination.task, combination.algo, combination.variant
+def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
+    task, algo = config.task, config.algo
     parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
     name = "-".join(part for part in parts if part)
     return RunSpec(name, task, algo, variant, seed, dataclasses.replace(config, seed=seed))
@@ -156,39 +163,21 @@ def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
     return changed if tomllib.loads(changed) == wanted else tomli_w.dumps(wanted)
 
 
-@dataclass(frozen=True)
-class _Combination:
-    """What the runs of a study that differ by their seed have in common."""
-
-    task: str
-    algo: str
-    variant: str  # "" if there is none
-    layers: tuple[Layer, ...]  # lowest first
-
-
-def _combinations(file: StudyFile) -> Iterator[_Combination]:
-    """Yield every combination in the order in which they are run."""
-    for task in file.tasks:
-        for algo in file.algorithms:
-            named = [file.of_algorithm.get(algo), file.of_task.get(task)]
-            layers = (file.settings, *(layer for layer in named if layer is not None))
-            variants = [variant for variant in file.variants if algo in variant.algorithms]
-            for variant in variants:
-                yield _Combination(task, algo, variant.name, (*layers, variant.layer))
-            if not variants:  # an algorithm that no variant names is run once, as it is
-                yield _Combination(task, algo, "", layers)
-
-
-def _combine(file: StudyFile) -> list[tuple[_Combination, TrainConfig]]:
-    """Return every combination with its settings; refused ones are problems of the file instead."""
-    accepted: list[tuple[_Combination, TrainConfig]] = []
+def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
+    """Return variant and settings of the runs, less the seed; refusals are problems of the file."""
+    accepted: list[tuple[str, TrainConfig]] = []
     refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
-    for combination in _combinations(file):
-        config, problems = _attempt(file, combination)
-        if config is not None and not problems:
-            accepted.append((combination, config))
-        for problem in problems:
-            refused.setdefault(problem, []).append(combination.algo)
+    for task, algo in itertools.product(file.tasks, file.algorithms):
+        of_both = (file.of_algorithm.get(algo, NOTHING), file.of_task.get(task, NOTHING))
+        variants = [variant for variant in file.variants if algo in variant.algorithms]
+        # An algorithm that no variant names is run once, as it is.
+        for variant in variants or [Variant("", [algo], NOTHING)]:
+            layers = (file.settings, *of_both, variant.layer)
+            config, problems = _attempt(file, task, algo, layers)
+            if config is not None and not problems:
+                accepted.append((variant.name, config))
+            for problem in problems:
+                refused.setdefault(problem, []).append(algo)
     for problem, listed in refused.items():
         algorithms = list(dict.fromkeys(listed))
         narrow = len(algorithms) < len(file.algorithms)
@@ -196,22 +185,23 @@ def _combine(file: StudyFile) -> list[tuple[_Combination, TrainConfig]]:
     return accepted
 
 
-def _attempt(file: StudyFile, combination: _Combination) -> tuple[TrainConfig | None, list[str]]:
+def _attempt(
+    file: StudyFile, task: str, algo: str, layers: Sequence[Layer]
+) -> tuple[TrainConfig | None, list[str]]:
     """Return the settings and all problems: what causes one is left out, the rest tried again."""
     # Runs go on side by side; more threads change nothing but the speed.
     base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
     settings = {key: (value, key) for key, value in base.items() if value is not None}
-    settings |= _merged(combination)
+    settings |= _merged(algo, layers)
     problems: list[str] = []
     left_out: list[str] = []
     while True:
         try:
-            return _build(combination, settings), problems
+            return _build(task, algo, settings), problems
         except CspoError as error:
             fault = str(error)
-        culprit = _culprit(combination, settings, fault)
-        whole = f"{combination.algo} on {combination.task}"
-        where = whole if culprit is None else settings[culprit][1]
+        culprit = _culprit(task, algo, settings, fault)
+        where = f"{algo} on {task}" if culprit is None else settings[culprit][1]
         # A problem that names a setting left out may be there for want of that setting only.
         if not any(name in fault for name in left_out):
             problems.append(f"{where}: {fault}")
@@ -221,11 +211,11 @@ def _attempt(file: StudyFile, combination: _Combination) -> tuple[TrainConfig | 
         del settings[culprit]
 
 
-def _merged(combination: _Combination) -> Settings:
-    """Return the settings of all layers in one table; the algorithm's own have `OWN` in front."""
-    own = _names_in(get_algorithm(combination.algo).Config) - _names_in(TrainConfig)
+def _merged(algo: str, layers: Sequence[Layer]) -> Settings:
+    """Return the settings of all layers, lowest first; the algorithm's own get `OWN` in front."""
+    own = _names_in(get_algorithm(algo).Config) - _names_in(TrainConfig)
     merged: Settings = {}
-    for layer in combination.layers:
+    for layer in layers:
         for key, value in layer.settings.items():
             if key == "algorithm" and isinstance(value, dict):
                 merged |= {OWN + name: (item, layer.where) for name, item in value.items()}
@@ -238,23 +228,23 @@ def _names_in(settings: type) -> set[str]:
     return {item.name for item in dataclasses.fields(settings)}
 
 
-def _build(combination: _Combination, settings: Settings) -> TrainConfig:
+def _build(task: str, algo: str, settings: Settings) -> TrainConfig:
     general: dict[str, Any] = {}
     own: dict[str, Any] = {}
     for key, (value, _) in settings.items():
         (own if key.startswith(OWN) else general)[key.removeprefix(OWN)] = value
     if own:
         general["algorithm"] = own
-    config = make_config(combination.task, combination.algo, **general)
+    config = make_config(task, algo, **general)
     _check_limits(config)
     return config
 
 
-def _culprit(combination: _Combination, settings: Settings, fault: str) -> str | None:
+def _culprit(task: str, algo: str, settings: Settings, fault: str) -> str | None:
     """Return the setting without which the fault is gone; of several, that of the highest layer."""
     for key in reversed(settings):
         try:
-            _build(combination, {name: settings[name] for name in settings if name != key})
+            _build(task, algo, {name: settings[name] for name in settings if name != key})
         except CspoError as error:
             if str(error) == fault:
                 continue

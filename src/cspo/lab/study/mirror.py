@@ -38,18 +38,19 @@ class Mirror:
                 path.unlink()
             failures = [f"failures/{name}" for name in self.storage.names("failures")]
             for name in ("study.toml", "running.json", *failures):
-                self._fetch_file(name)
+                if not self._fetch_file(name):
+                    (self.path / name).unlink(missing_ok=True)
         for name in self.storage.names("runs"):
             self.fetch_run(name)
         return self.path
 
-    def _fetch_file(self, name: str) -> None:
+    def _fetch_file(self, name: str) -> bool:
+        """Fetch a file and return whether there is one."""
         target, content = self.path / name, self.storage.read(name)
-        if content is None:
-            target.unlink(missing_ok=True)
-            return
-        target.parent.mkdir(exist_ok=True)
-        write_bytes(target, content)
+        if content is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(target, content)
+        return content is not None
 
     def _failures(self) -> list[Path]:
         return sorted((self.path / "failures").glob("*.json"))
@@ -69,11 +70,10 @@ class Mirror:
         if now - self._looked.get(name, -REFRESH) < REFRESH or now - self._last < PAUSE:
             return
         self._looked[name] = now
-        folder = self.path / "runs" / name
         try:
             # From here on progress.csv may be newer than the rest.
-            (folder / VERSION).unlink(missing_ok=True)
-            StoredRun(self.storage, name).pull_progress(folder)
+            (self.path / "runs" / name / VERSION).unlink(missing_ok=True)
+            self._fetch_file(f"runs/{name}/progress.csv")
         finally:
             self._last = time.monotonic()
 

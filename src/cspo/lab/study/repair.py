@@ -149,12 +149,10 @@ def _mend_config(config: TrainConfig, folder: Path) -> list[str]:
     return [f"config.toml {what}: it is written again from the study."]
 
 
-def _beyond_repair(
-    config: TrainConfig, checkpoints: Path, rows: int, notes: list[str]
-) -> str | None:
+def _beyond_repair(config: TrainConfig, folder: Path, rows: int, notes: list[str]) -> str | None:
     """Return why a run cannot be continued, or None; damaged checkpoints are added to the notes."""
     try:
-        state, damaged = load_newest(checkpoints, rows)
+        state, damaged = load_newest(folder, rows)
     except CspoError:
         return "no checkpoint can be read"
     notes += damaged

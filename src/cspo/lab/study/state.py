@@ -172,16 +172,14 @@ class StudyFolder:
         return status_of(spec, self.run(spec))
 
 
-def status_of(
-    spec: RunSpec, folder: Path, state: State | None = None, error: str = ""
-) -> RunStatus:
+def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if it is known already."""
-    file, config = progress_file(folder), spec.config
+    file, config = progress_file(run), spec.config
     columns = _newest(file)
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
         archived = file.suffix == ".gz"  # only finished runs are
-        finished = done == config.epochs and (archived or is_finished(config, folder))
+        finished = done == config.epochs and (archived or is_finished(config, run))
         state = "finished" if finished else "stopped" if done else "waiting"
     speeds = [speed for speed in columns.get("steps_per_second", []) if speed > 0]
     limits = tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
@@ -191,7 +189,7 @@ def status_of(
         state=state,
         epochs_done=done,
         epochs=config.epochs,
-        steps=config.epochs * config.steps_per_epoch,
+        steps=spec.steps,
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
         limit=limits or config.cost_limit,

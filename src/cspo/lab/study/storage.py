@@ -29,7 +29,6 @@ from typing import Any
 
 from cspo.errors import CspoError
 from cspo.runs.checkpoint import SUFFIX, list_checkpoints
-from cspo.runs.files import write_bytes
 
 # Where a write is seen as a whole or not at all, and where there are no folders to be made.
 ATOMIC = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
@@ -182,13 +181,6 @@ class StoredRun:
                 unpack(content, folder)
                 return name
         return ""
-
-    def pull_progress(self, folder: Path) -> None:
-        """Fetch only what shows how far the run is."""
-        content = self.storage.read(f"{self._at}/progress.csv")
-        if content is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(folder / "progress.csv", content)
 
     def _archives(self) -> list[str]:
         return [name for name in self.storage.names(self._at) if name.endswith(".zip")]
