@@ -147,10 +147,8 @@ class Nodes:
         """The raylet of a node and everything it has started."""
         raylet = self.raylet(node)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return [
-                raylet,
-                *map(int, Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()),
-            ]
+            children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text()
+            return [raylet, *map(int, children.split())]
         return []
 
     def node_of(self, folder: Path) -> tuple[Any, int]:
@@ -213,18 +211,8 @@ def test_a_study_survives_the_loss_of_a_node(nodes: Nodes, tmp_path: Path) -> No
     file, out = study_file(tmp_path), tmp_path / "out"
     study = read_study(file)
     assert len(study.runs) == 18
-    process = start(
-        "study",
-        "run",
-        file,
-        "--out",
-        out,
-        "--engine",
-        "ray",
-        "--address",
-        nodes.address,
-        cwd=tmp_path,
-    )
+    on_cluster = ("--engine", "ray", "--address", nodes.address)
+    process = start("study", "run", file, "--out", out, *on_cluster, cwd=tmp_path)
 
     def under_way() -> Any:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -316,9 +304,8 @@ def test_runs_in_storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Monke
         wait_until(lambda: handle.poll() or copied() > before, "it went on from there")
         handle.interrupt()
         assert end_of(handle) == Outcome("stopped")
-        assert (
-            before < copied() == rows(folder) < 30
-        )  # the epoch under way was finished, kept and copied
+        # The epoch under way was finished, kept and copied.
+        assert before < copied() == rows(folder) < 30
 
         (tmp_path / "gate").unlink()
         assert end_of(engine.start(spec, folder)) == Outcome(None)
@@ -332,23 +319,10 @@ def test_without_ray(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert (
-        main(
-            [
-                "study",
-                "run",
-                str(study_file(tmp_path)),
-                "--out",
-                str(tmp_path / "out"),
-                "--engine",
-                "ray",
-            ]
-        )
-        == 2
-    )
-    assert (
-        capsys.readouterr().err == "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
-    )
+    file, out = str(study_file(tmp_path)), str(tmp_path / "out")
+    assert main(["study", "run", file, "--out", out, "--engine", "ray"]) == 2
+    needs = "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
+    assert capsys.readouterr().err == needs
     assert not (tmp_path / "out").exists()
 
 

@@ -62,11 +62,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_addresses() -> None:
-    assert (
-        is_address("s3://bucket/study")
-        and is_address("file:///a")
-        and not is_address("studies/main")
-    )
+    assert is_address("s3://bucket/study") and is_address("file:///a")
+    assert not is_address("studies/main")
 
 
 def test_up_and_down(run: StoredRun, trained: Path, tmp_path: Path) -> None:
@@ -87,9 +84,8 @@ def test_a_run_goes_on_from_storage_as_if_nothing_had_happened(
 ) -> None:
     trainer = partly_trained(tmp_path / "first" / RUN, 3)
     run.push(tmp_path / "first" / RUN, "ours")
-    for _ in zip(
-        range(1), trainer, strict=False
-    ):  # an epoch that is never copied: its node is lost
+    # An epoch that is never copied: its node is lost.
+    for _ in zip(range(1), trainer, strict=False):
         pass
     elsewhere = tmp_path / "second" / RUN
     run.pull(elsewhere)
@@ -106,10 +102,8 @@ def test_packing_while_the_run_goes_on(trained: Path, tmp_path: Path) -> None:
         while not done.is_set():
             try:
                 packed.append(pack(folder))
-            except (
-                FileNotFoundError
-            ):  # a checkpoint was replaced meanwhile; the next look finds the new one
-                continue
+            except FileNotFoundError:
+                continue  # a checkpoint was replaced meanwhile; the next look finds the new one
 
     thread = threading.Thread(target=copy)
     folder.mkdir()
@@ -148,9 +142,8 @@ def test_a_copy_interrupted_half_way_changes_nothing(
         run.push(tmp_path / "a" / RUN, "ours")
     monkeypatch.undo()
     assert run.version() == before
-    assert (
-        run.pull(tmp_path / "b" / RUN) == before and Trainer.resume(tmp_path / "b" / RUN).epoch == 2
-    )
+    assert run.pull(tmp_path / "b" / RUN) == before
+    assert Trainer.resume(tmp_path / "b" / RUN).epoch == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "missing", "pointer cut", "pointer missing"])
@@ -168,9 +161,8 @@ def test_damaged_storage_falls_back(
         archive.write_bytes(content[: len(content) // 2])
     elif damage == "altered":
         middle = len(content) // 2
-        archive.write_bytes(
-            content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
-        )
+        altered = bytes([content[middle] ^ 255])
+        archive.write_bytes(content[:middle] + altered + content[middle + 1 :])
     elif damage == "missing":
         archive.unlink()
     elif damage == "pointer cut":
@@ -193,9 +185,8 @@ def test_who_lost_the_run_cannot_write(
         run.push(tmp_path / "a" / RUN, "ours")
     after = files_of(root)
     name = f"runs/{RUN}/owner.json"
-    assert before.keys() == after.keys() and {
-        key for key in after if before[key] != after[key]
-    } == {name}
+    assert before.keys() == after.keys()
+    assert {key for key in after if before[key] != after[key]} == {name}
 
 
 def test_checking_leaves_nothing_behind(root: Path) -> None:
@@ -232,25 +223,21 @@ def test_the_mirror(
     assert_same_run(folder / "runs" / RUN, trained)
     (folder / "study.toml").write_text("name = 'x'")
     (folder / "failures").mkdir()
-    (folder / "failures" / "other.json").write_text(
-        json.dumps({"attempts": 3, "error": "it broke"})
-    )
+    record = json.dumps({"attempts": 3, "error": "it broke"})
+    (folder / "failures" / "other.json").write_text(record)
     first.send()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     second = Mirror(address)
     assert files_of(second.fetch() / "failures") == files_of(folder / "failures")
     (folder / "failures" / "other.json").unlink()
     first.send()
-    assert (
-        not files_of(second.fetch() / "failures")
-        and (second.path / "study.toml").read_text() == "name = 'x'"
-    )
+    assert not files_of(second.fetch() / "failures")
+    assert (second.path / "study.toml").read_text() == "name = 'x'"
     # Looking at the progress of a run never leaves a mixture behind.
-    (second.path / "runs" / RUN / "progress.csv").unlink()
+    progress = second.path / "runs" / RUN / "progress.csv"
+    progress.unlink()
     second.refresh(RUN)
-    assert (second.path / "runs" / RUN / "progress.csv").read_bytes() == (
-        trained / "progress.csv"
-    ).read_bytes()
+    assert progress.read_bytes() == (trained / "progress.csv").read_bytes()
     for path in list_checkpoints(second.path / "runs" / RUN / "checkpoints"):
         path.unlink()
     second.fetch()

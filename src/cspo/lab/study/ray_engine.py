@@ -218,11 +218,11 @@ def _load_ray() -> Any:
 
 def _connect(ray: Any, address: str) -> None:
     """Connect to a cluster, or say in one line why not; Ray itself would try for over a minute."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address != "auto" and not (host and port.isdigit()):
-        raise CspoError(f"--address {address}: give host:port, ray://host:port, or auto.")
     started = "Start one with `ray start --head`, see docs/clusters.md."
     if address != "auto":
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if not (host and port.isdigit()):
+            raise CspoError(f"--address {address}: give host:port, ray://host:port, or auto.")
         try:
             socket.create_connection((host, int(port)), REACHABLE).close()
         except (OSError, OverflowError):
