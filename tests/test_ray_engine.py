@@ -1,4 +1,4 @@
-"""Studies on a real Ray cluster: a head and two worker nodes on this machine, killed, cut off and stopped."""
+"""Studies on a real Ray cluster: a head and two nodes here, killed, cut off and stopped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ IMPATIENT = {
 
 
 class GatedEnv(TinyEnv):
-    """Takes its time while a file exists: at least 0.8 s per epoch, so that there is one to be disturbed."""
+    """Takes its time while a file exists: 0.8 s or more per epoch, enough to be disturbed."""
 
     def __init__(self, gate: str = "") -> None:
         super().__init__()
@@ -80,7 +80,7 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -
 
 
 def study_file(folder: Path, **changes: Any) -> Path:
-    """Write a study whose second task is slow as long as there is a file `gate`; there is one now."""
+    """Write a study whose second task is slow as long as there is a file `gate`, as now."""
     gate, file = folder / "gate", folder / "study-file.toml"
     gate.touch()
     table = {"test_ray_engine:GatedEnv": {"env_options": {"gate": str(gate)}}}
@@ -147,14 +147,12 @@ class Nodes:
         """The raylet of a node and everything it has started."""
         raylet = self.raylet(node)
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            return [
-                raylet,
-                *map(int, Path(f"/proc/{raylet}/task/{raylet}/children").read_text().split()),
-            ]
+            children = Path(f"/proc/{raylet}/task/{raylet}/children").read_text()
+            return [raylet, *map(int, children.split())]
         return []
 
     def node_of(self, folder: Path) -> tuple[Any, int]:
-        """The node that trains the run in a folder, and the process that does: it has the lock open."""
+        """The node and the process that train the run in a folder: it has the lock open."""
         for node in self.workers:
             for process in self.processes(node):
                 for file in Path(f"/proc/{process}/fd").glob("*"):
@@ -209,22 +207,12 @@ def end_of(handle: RayHandle) -> Outcome:
 
 
 def test_a_study_survives_the_loss_of_a_node(nodes: Nodes, tmp_path: Path) -> None:
-    """2 tasks x 3 algorithms x 3 seeds, a node killed with everything on it: bit for bit what it is locally."""
+    """2 tasks x 3 algorithms x 3 seeds, a node killed with all on it: bit for bit as locally."""
     file, out = study_file(tmp_path), tmp_path / "out"
     study = read_study(file)
     assert len(study.runs) == 18
-    process = start(
-        "study",
-        "run",
-        file,
-        "--out",
-        out,
-        "--engine",
-        "ray",
-        "--address",
-        nodes.address,
-        cwd=tmp_path,
-    )
+    on_cluster = ("--engine", "ray", "--address", nodes.address)
+    process = start("study", "run", file, "--out", out, *on_cluster, cwd=tmp_path)
 
     def under_way() -> Any:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -250,7 +238,7 @@ def test_a_study_survives_the_loss_of_a_node(nodes: Nodes, tmp_path: Path) -> No
 
 
 def test_a_node_that_was_only_cut_off_does_not_write_any_more(nodes: Nodes, tmp_path: Path) -> None:
-    """Frozen processes are what a lost network looks like: silent, not dead, and holding the lock of the run."""
+    """Frozen processes are what a lost network looks like: silent, alive, holding the lock."""
     nodes.fill()
     spec, folder = one_run(tmp_path, 12), tmp_path / "run"
     engine = RayEngine(nodes.address)
@@ -316,9 +304,8 @@ def test_runs_in_storage(nodes: Nodes, tmp_path: Path, monkeypatch: pytest.Monke
         wait_until(lambda: handle.poll() or copied() > before, "it went on from there")
         handle.interrupt()
         assert end_of(handle) == Outcome("stopped")
-        assert (
-            before < copied() == rows(folder) < 30
-        )  # the epoch under way was finished, kept and copied
+        # The epoch under way was finished, kept and copied.
+        assert before < copied() == rows(folder) < 30
 
         (tmp_path / "gate").unlink()
         assert end_of(engine.start(spec, folder)) == Outcome(None)
@@ -332,23 +319,10 @@ def test_without_ray(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert (
-        main(
-            [
-                "study",
-                "run",
-                str(study_file(tmp_path)),
-                "--out",
-                str(tmp_path / "out"),
-                "--engine",
-                "ray",
-            ]
-        )
-        == 2
-    )
-    assert (
-        capsys.readouterr().err == "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
-    )
+    file, out = str(study_file(tmp_path)), str(tmp_path / "out")
+    assert main(["study", "run", file, "--out", out, "--engine", "ray"]) == 2
+    needs = "cspo: error: --engine ray needs Ray: pip install 'cspo[ray]'\n"
+    assert capsys.readouterr().err == needs
     assert not (tmp_path / "out").exists()
 
 
@@ -381,7 +355,8 @@ def test_something_else_than_ray_answers(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_importing_the_engine_needs_no_ray() -> None:
-    code = "import sys; import cspo.lab.study.ray_engine; print('ray' in sys.modules, 'fsspec' in sys.modules)"
+    loaded = "print('ray' in sys.modules, 'fsspec' in sys.modules)"
+    code = f"import sys; import cspo.lab.study.ray_engine; {loaded}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("False")
 

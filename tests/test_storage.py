@@ -1,4 +1,7 @@
-"""Runs in storage: whatever is interrupted or damaged, the newest intact copy is found; two writers do not mix."""
+"""Runs in storage: whatever is interrupted or damaged, the newest intact copy is found.
+
+Two writers do not mix.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from run_helpers import SMALL, TASK, assert_same_run
 from cspo.cli import main
 from cspo.config import make_config, to_dict
 from cspo.errors import CspoError
+from cspo.lab.study.engine import is_address
 from cspo.lab.study.mirror import Mirror
-from cspo.lab.study.storage import Storage, StoredRun, Superseded, is_address, pack, unpack
+from cspo.lab.study.storage import Storage, StoredRun, Superseded, pack, unpack
 from cspo.lab.study.worker import work
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.session import resume
@@ -40,7 +44,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(root: Path) -> StoredRun:
     stored = StoredRun(Storage(f"file://{root}"), RUN)
-    stored.claim({"token": "ours"})
+    stored.claim("ours")
     return stored
 
 
@@ -58,11 +62,8 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_addresses() -> None:
-    assert (
-        is_address("s3://bucket/study")
-        and is_address("file:///a")
-        and not is_address("studies/main")
-    )
+    assert is_address("s3://bucket/study") and is_address("file:///a")
+    assert not is_address("studies/main")
 
 
 def test_up_and_down(run: StoredRun, trained: Path, tmp_path: Path) -> None:
@@ -83,9 +84,8 @@ def test_a_run_goes_on_from_storage_as_if_nothing_had_happened(
 ) -> None:
     trainer = partly_trained(tmp_path / "first" / RUN, 3)
     run.push(tmp_path / "first" / RUN, "ours")
-    for _ in zip(
-        range(1), trainer, strict=False
-    ):  # an epoch that is never copied: its node is lost
+    # An epoch that is never copied: its node is lost.
+    for _ in zip(range(1), trainer, strict=False):
         pass
     elsewhere = tmp_path / "second" / RUN
     run.pull(elsewhere)
@@ -102,10 +102,8 @@ def test_packing_while_the_run_goes_on(trained: Path, tmp_path: Path) -> None:
         while not done.is_set():
             try:
                 packed.append(pack(folder))
-            except (
-                FileNotFoundError
-            ):  # a checkpoint was replaced meanwhile; the next look finds the new one
-                continue
+            except FileNotFoundError:
+                continue  # a checkpoint was replaced meanwhile; the next look finds the new one
 
     thread = threading.Thread(target=copy)
     folder.mkdir()
@@ -144,9 +142,8 @@ def test_a_copy_interrupted_half_way_changes_nothing(
         run.push(tmp_path / "a" / RUN, "ours")
     monkeypatch.undo()
     assert run.version() == before
-    assert (
-        run.pull(tmp_path / "b" / RUN) == before and Trainer.resume(tmp_path / "b" / RUN).epoch == 2
-    )
+    assert run.pull(tmp_path / "b" / RUN) == before
+    assert Trainer.resume(tmp_path / "b" / RUN).epoch == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "missing", "pointer cut", "pointer missing"])
@@ -164,9 +161,8 @@ def test_damaged_storage_falls_back(
         archive.write_bytes(content[: len(content) // 2])
     elif damage == "altered":
         middle = len(content) // 2
-        archive.write_bytes(
-            content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :]
-        )
+        altered = bytes([content[middle] ^ 255])
+        archive.write_bytes(content[:middle] + altered + content[middle + 1 :])
     elif damage == "missing":
         archive.unlink()
     elif damage == "pointer cut":
@@ -184,14 +180,13 @@ def test_who_lost_the_run_cannot_write(
     partly_trained(tmp_path / "a" / RUN, 2)
     run.push(trained, "ours")
     before = files_of(root)
-    run.claim({"token": "theirs"})
+    run.claim("theirs")
     with pytest.raises(Superseded):
         run.push(tmp_path / "a" / RUN, "ours")
     after = files_of(root)
     name = f"runs/{RUN}/owner.json"
-    assert before.keys() == after.keys() and {
-        key for key in after if before[key] != after[key]
-    } == {name}
+    assert before.keys() == after.keys()
+    assert {key for key in after if before[key] != after[key]} == {name}
 
 
 def test_checking_leaves_nothing_behind(root: Path) -> None:
@@ -228,25 +223,21 @@ def test_the_mirror(
     assert_same_run(folder / "runs" / RUN, trained)
     (folder / "study.toml").write_text("name = 'x'")
     (folder / "failures").mkdir()
-    (folder / "failures" / "other.json").write_text(
-        json.dumps({"attempts": 3, "error": "it broke"})
-    )
+    record = json.dumps({"attempts": 3, "error": "it broke"})
+    (folder / "failures" / "other.json").write_text(record)
     first.send()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     second = Mirror(address)
     assert files_of(second.fetch() / "failures") == files_of(folder / "failures")
     (folder / "failures" / "other.json").unlink()
     first.send()
-    assert (
-        not files_of(second.fetch() / "failures")
-        and (second.path / "study.toml").read_text() == "name = 'x'"
-    )
+    assert not files_of(second.fetch() / "failures")
+    assert (second.path / "study.toml").read_text() == "name = 'x'"
     # Looking at the progress of a run never leaves a mixture behind.
-    (second.path / "runs" / RUN / "progress.csv").unlink()
+    progress = second.path / "runs" / RUN / "progress.csv"
+    progress.unlink()
     second.refresh(RUN)
-    assert (second.path / "runs" / RUN / "progress.csv").read_bytes() == (
-        trained / "progress.csv"
-    ).read_bytes()
+    assert progress.read_bytes() == (trained / "progress.csv").read_bytes()
     for path in list_checkpoints(second.path / "runs" / RUN / "checkpoints"):
         path.unlink()
     second.fetch()

@@ -144,8 +144,14 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
         "there is no task 'SafetyPontGoal1-v0': did you mean 'SafetyPointGoal1-v0'?",
     ),
     ({"tasks": ["NoSuchThing-v0"]}, "there is no environment 'NoSuchThing-v0'"),
-    ({"tasks": ["no_such_module:make"]}, "there is no module 'no_such_module' (asked for by 'no_such_module:make')"),
-    ({"tasks": ["SafetyPointGoal1-v0"] * 2}, "tasks: 'SafetyPointGoal1-v0' is named more than once"),
+    (
+        {"tasks": ["no_such_module:make"]},
+        "there is no module 'no_such_module' (asked for by 'no_such_module:make')",
+    ),
+    (
+        {"tasks": ["SafetyPointGoal1-v0"] * 2},
+        "tasks: 'SafetyPointGoal1-v0' is named more than once",
+    ),
     ({"algorithms": ["cspo", "pp-lag"]}, "unknown algorithm 'pp-lag': did you mean 'ppo-lag'?"),
     ({"algorithms": ["cspo", "cspo"]}, "algorithms: 'cspo' is named more than once"),
     ({"seeds": [0, -1]}, "seeds: -1 is negative"),
@@ -158,29 +164,63 @@ PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"total_steps": -1}, "total_steps = -1 is not a positive number"),
     ({"total_steps": "1e6"}, "total_steps = '1e6' is not a positive number"),
     ({"total_steps": 100_000.5}, "total_steps = 100000.5 is not a whole number"),
-    ({"total_steps": 400}, "total_steps: --total-steps 400 is less than one epoch of --steps-per-epoch 20000."),
+    (
+        {"total_steps": 400},
+        "total_steps: --total-steps 400 is less than one epoch of --steps-per-epoch 20000.",
+    ),
     ({"retries": -1}, "retries = -1 is not a whole number of zero or more"),
     ({"plugin": "missing.py"}, "plugin: There is no plugin file "),
     ({"settings": {"gama": 0.9}}, "[settings]: Unknown setting 'gama': did you mean 'gamma'?"),
-    ({"settings": {"seed": 1}}, "[settings]: seed is decided by the study, not by a table of settings"),
+    (
+        {"settings": {"seed": 1}},
+        "[settings]: seed is decided by the study, not by a table of settings",
+    ),
     ({"settings": {"gamma": "x"}}, "[settings]: Setting gamma = 'x' is not a number."),
-    ({"settings": {"num_envs": 7}}, "[settings]: --steps-per-epoch 20000 is not divisible by --num-envs 7"),
-    ({"settings": {"steps_per_epoch": -400, "num_envs": 30}}, "[settings]: --steps-per-epoch must be positive"),
-    ({"settings": {"cost_limit": [25, 5]}}, "[settings]: --cost-limit gives 2 value(s), but there are 1 cost(s)"),
+    (
+        {"settings": {"num_envs": 7}},
+        "[settings]: --steps-per-epoch 20000 is not divisible by --num-envs 7",
+    ),
+    (
+        {"settings": {"steps_per_epoch": -400, "num_envs": 30}},
+        "[settings]: --steps-per-epoch must be positive",
+    ),
+    (
+        {"settings": {"cost_limit": [25, 5]}},
+        "[settings]: --cost-limit gives 2 value(s), but there are 1 cost(s)",
+    ),
     (
         {"settings": {"cost_limit": [1, 2, 3], "cost_terms": ["buttons", "gremlins", "hazards"]},
          "tasks": ["SafetyPointButton1-v0"], "algorithms": ["cspo", "cpo"]},
-        "[settings]: CPO is defined for one cost limit, not 3; cspo and trpo-pid take several. (for cpo)",
+        "[settings]: CPO is defined for one cost limit, not 3; "
+        "cspo and trpo-pid take several. (for cpo)",
     ),
     ({"settings": 3}, "[settings] is not a table of settings"),
-    ({"algorithm": {"cspo": {"alpha": -1}}}, "[algorithm.cspo]: --alpha must be one non-negative value"),
-    ({"algorithm": {"cpo": {}}}, "[algorithm.cpo]: the study has no algorithm 'cpo': did you mean 'cspo'?"),
-    ({"task": {"SafetyCarGoal1-v0": {}}}, "[task.SafetyCarGoal1-v0]: the study has no task 'SafetyCarGoal1-v0'"),
+    (
+        {"algorithm": {"cspo": {"alpha": -1}}},
+        "[algorithm.cspo]: --alpha must be one non-negative value",
+    ),
+    (
+        {"algorithm": {"cpo": {}}},
+        "[algorithm.cpo]: the study has no algorithm 'cpo': did you mean 'cspo'?",
+    ),
+    (
+        {"task": {"SafetyCarGoal1-v0": {}}},
+        "[task.SafetyCarGoal1-v0]: the study has no task 'SafetyCarGoal1-v0'",
+    ),
     ({"variants": [{"settings": {}}]}, "variant 1 has no name"),
-    ({"variants": [{"name": "a/b"}]}, "variant 1: name = 'a/b' is not made of letters, digits, dots and dashes"),
+    (
+        {"variants": [{"name": "a/b"}]},
+        "variant 1: name = 'a/b' is not made of letters, digits, dots and dashes",
+    ),
     ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants: 'a' is named more than once"),
-    ({"variants": [{"name": "a", "algorithms": ["cup"]}]}, "variant 'a': the study has no algorithm 'cup'"),
-    ({"variants": [{"name": "a", "setting": {}}]}, "variant 'a': unknown key 'setting': did you mean 'settings'?"),
+    (
+        {"variants": [{"name": "a", "algorithms": ["cup"]}]},
+        "variant 'a': the study has no algorithm 'cup'",
+    ),
+    (
+        {"variants": [{"name": "a", "setting": {}}]},
+        "variant 'a': unknown key 'setting': did you mean 'settings'?",
+    ),
     (
         {"variants": [{"name": "a", "settings": {"alpha": [0.1]}}]},
         "variant 'a': Unknown setting 'alpha': ",  # ppo-lag has none
@@ -317,7 +357,8 @@ def test_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reading_a_study_does_not_load_torch() -> None:
-    code = "import sys; from cspo.lab.study import read_study; read_study('paper-main'); print('torch' in sys.modules)"
+    reading = "import sys; from cspo.lab.study import read_study; read_study('paper-main')"
+    code = f"{reading}; print('torch' in sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Studies are run to their end whatever happens: killed processes, damaged files, failing runs, a full disk."""
+"""Studies end whatever happens: killed processes, damaged files, failing runs, a full disk."""
 
 from __future__ import annotations
 
@@ -312,7 +312,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "most rows gone": (
         lambda run: cut_lines(run / "progress.csv", 2),
         [
-            "progress.csv holds 1 of the 4 epochs done, and no checkpoint is as old: the run starts anew."
+            "progress.csv holds 1 of the 4 epochs done, and no checkpoint is as old: "
+            "the run starts anew."
         ],
     ),
     "progress gone": (

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
@@ -14,11 +15,11 @@ import tyro
 from cspo.commands.options import HELP, parse, typed
 from cspo.config import available_cores
 from cspo.errors import CspoError, nearest
-from cspo.lab.study import Study, StudyProblems, read_study, shipped_studies
+from cspo.lab.study.engine import Engine, LocalEngine, is_address
+from cspo.lab.study.grid import Study, StudyProblems, read_study, shipped_studies
 from cspo.runs.plain import without_nan
 
 if TYPE_CHECKING:
-    from cspo.lab.study.engine import Engine
     from cspo.lab.study.mirror import Mirror
 
 
@@ -70,11 +71,12 @@ class StatusOptions:
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """Copy the results of a study for keeping or publishing: epochs (compressed), settings, summaries, no checkpoints.
+    """Copy the results of a study for keeping or publishing: epochs (compressed), settings,
+    summaries, no checkpoints.
 
     Again: adds what has been finished since. `cspo report` and `cspo metrics` read the copy like
     the study itself.
-    """
+    """  # noqa: D205 (its first sentence, which the help shows, is longer than a line)
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """Folder of the study."""
@@ -92,15 +94,15 @@ class ListOptions:
 
 def main(arguments: Sequence[str]) -> int:
     """Run `cspo study ...`."""
-    if not arguments or arguments[0] in HELP:
+    name, *rest = arguments or ["--help"]
+    if name in HELP:
         rows = "\n".join(f"  {name:<7} {summary}" for name, (_, summary) in COMMANDS.items())
         print(f"usage: cspo study {{{','.join(COMMANDS)}}} ...\n\n{rows}")
         return 0
-    name = arguments[0]
     if name not in COMMANDS:
         raise CspoError(f"cspo study has no command {name!r}: {nearest(name, COMMANDS)}")
     try:
-        code: int = COMMANDS[name][0](arguments[1:])
+        code: int = COMMANDS[name][0](rest)
         return code
     except StudyProblems as error:
         for problem in error.problems:
@@ -117,9 +119,8 @@ def run(arguments: Sequence[str]) -> int:
     chosen = study.named(options.only) if options.only else study.runs
     mirror = _mirror(options.out)
     if mirror is not None and options.archive is not None:
-        raise CspoError(
-            "--archive is for a study in a folder: take the archive over there, then train."
-        )
+        advice = "take the archive over there, then train"
+        raise CspoError(f"--archive is for a study in a folder: {advice}.")
     engine = _engine(options, mirror)
     from cspo.lab.study.schedule import run_study
     from cspo.lab.study.state import StudyFolder
@@ -136,43 +137,43 @@ def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
             raise CspoError(f"--cpus must be positive, not {options.cpus:g}.")
         from cspo.lab.study.ray_engine import RayEngine
 
-        return RayEngine(
-            options.address, jobs=options.jobs, cpus=options.cpus or 1.0, mirror=mirror
-        )
+        cpus = options.cpus or 1.0
+        return RayEngine(options.address, jobs=options.jobs, cpus=cpus, mirror=mirror)
     for name in ("address", "cpus"):
         if getattr(options, name) is not None:
             raise CspoError(f"--{name} is for --engine ray.")
     if mirror is not None:
-        raise CspoError(
-            f"--out {options.out} is an address: that is for --engine ray. Give a folder here."
-        )
-    from cspo.lab.study.engine import LocalEngine
-
+        what = f"--out {options.out} is an address: that is for --engine ray"
+        raise CspoError(f"{what}. Give a folder here.")
     return LocalEngine(options.jobs or available_cores())
 
 
 def _mirror(place: str) -> Mirror | None:
     """Return the local copy of a study that is in storage; None for a folder."""
-    if "://" not in place:
+    if not is_address(place):
         return None
     from cspo.lab.study.mirror import Mirror
 
     return Mirror(place)
 
 
+def _folder(place: str) -> Path:
+    """Return the folder to look at: the place itself, or an up-to-date copy of what is there."""
+    mirror = _mirror(place)
+    return Path(place) if mirror is None else mirror.fetch()
+
+
 def status(arguments: Sequence[str]) -> int:
     """Run `cspo study status`."""
     options = parse(StatusOptions, "study status", arguments)
     from cspo.lab.study.state import StudyFolder
+    from cspo.lab.study.view import PLAIN_WIDTH, seconds_left, table
 
-    mirror = _mirror(options.folder)
-    folder = StudyFolder(options.folder if mirror is None else mirror.fetch())
+    folder = StudyFolder(_folder(options.folder))
     study = folder.read()
     going, statuses = folder.is_running(), folder.status(study)
     slots = max(1, sum(one.state == "running" for one in statuses))
     if options.json:
-        from cspo.lab.study.view import seconds_left
-
         runs = [asdict(one) | {"seconds_left": one.seconds_left} for one in statuses]
         left = seconds_left(statuses, slots)
         data = {"name": study.name, "is_running": going, "seconds_left": left, "runs": runs}
@@ -180,11 +181,9 @@ def status(arguments: Sequence[str]) -> int:
         return 0
     from rich.console import Console
 
-    from cspo.lab.study.view import PLAIN_WIDTH, table
-
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=PLAIN_WIDTH)
+        console.width = PLAIN_WIDTH
     console.print(f"study {study.name}: {'running' if going else 'not running'}", markup=False)
     console.print(table(statuses, slots, console.width, len(statuses)))
     for one in statuses:
@@ -198,8 +197,7 @@ def archive(arguments: Sequence[str]) -> int:
     options = parse(ArchiveOptions, "study archive", arguments)
     from cspo.lab.study.archive import archive as keep
 
-    mirror = _mirror(options.folder)
-    result = keep(options.folder if mirror is None else mirror.fetch(), options.out)
+    result = keep(_folder(options.folder), options.out)
     print(f"{len(result.kept)} finished runs are in {options.out}.")
     if result.unfinished:
         print(f"{len(result.unfinished)} runs are not finished, and not in it.")
@@ -216,14 +214,11 @@ def list_studies(arguments: Sequence[str]) -> int:
     width = max(len(row["name"]) for row in rows)
     print(f"{'study':<{width}}  {'runs':>5}  {'steps':>8}  {'core hours':>10}  description")
     for row in rows:
-        steps, hours = f"{row['steps'] / 1e6:,.0f} M", f"{row['core_hours']:,.2f}"
-        hours = hours if row["core_hours"] < 10 else f"{row['core_hours']:,.0f}"
-        print(
-            f"{row['name']:<{width}}  {row['runs']:>5}  {steps:>8}  {hours:>10}  {row['description']}"
-        )
-    print(
-        "\nCore hours are estimates, from 2 950 (Humanoid) to 16 000 (Swimmer) steps/s per core: docs/studies.md."
-    )
+        steps, hours = f"{row['steps'] / 1e6:,.0f} M", row["core_hours"]
+        cost = f"{steps:>8}  {f'{hours:,.2f}' if hours < 10 else f'{hours:,.0f}':>10}"
+        print(f"{row['name']:<{width}}  {row['runs']:>5}  {cost}  {row['description']}")
+    speeds = "from 2 950 (Humanoid) to 16 000 (Swimmer) steps/s per core"
+    print(f"\nCore hours are estimates, {speeds}: docs/studies.md.")
     return 0
 
 

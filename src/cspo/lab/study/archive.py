@@ -1,4 +1,4 @@
-"""A small copy of a study for keeping or publishing: what its results are, and what they were made with."""
+"""A small copy of a study for keeping or publishing: its results, and what made them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.repair import difference, is_finished
-from cspo.lab.study.state import StudyFolder
+from cspo.lab.study.state import StudyFolder, writes_to
 from cspo.runs.files import write_bytes, write_text
 
 COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
@@ -27,36 +27,37 @@ class Archived:
 
 
 def archive(study: Path | str, out: Path | str) -> Archived:
-    """Copy the finished runs of a study: their epochs, compressed, their settings and summaries, no checkpoints.
+    """Copy the finished runs of a study: epochs (compressed), settings, summaries, no checkpoints.
 
     Errors of runs that failed are copied too. Archiving again adds what has been finished since;
     equal runs give equal bytes. `cspo report`, `metrics` and `study status` read an archive like
     the study itself; `take_over` puts it back.
     """
     source, target = StudyFolder(study), Path(out)
-    found, result = source.read(), Archived()
+    read, result = source.read(), Archived()
     if target.resolve() == source.path.resolve():
         raise CspoError(f"{target} is the study itself: archive it somewhere else.")
-    try:
-        for spec in found.runs:
-            if is_finished(spec.config, source.run(spec)):
-                _keep(source.run(spec), target / "runs" / spec.id)
-                result.kept.append(spec.id)
-            else:
-                result.unfinished.append(spec.id)
+    with writes_to(str(target)):
+        for spec in read.runs:
+            done = is_finished(spec.config, source.run(spec))
+            (result.kept if done else result.unfinished).append(spec.id)
+            if done:
+                run = source.run(spec)
+                # Without the time: equal runs give equal bytes.
+                epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
+                _copy(run, target / "runs" / spec.id, EPOCHS, epochs)
         if not result.kept:
-            raise CspoError(
-                f"No run of the study in {source.path} is finished yet: there is nothing to archive."
-            )
-        write_text(target / "study.toml", found.text)
-        _replace_failures(source.path / "failures", target / "failures")
-    except OSError as error:
-        raise CspoError(f"Cannot write to {target}: {error.strerror or error}.") from error
+            none = f"No run of the study in {source.path} is finished yet"
+            raise CspoError(f"{none}: there is nothing to archive.")
+        write_text(target / "study.toml", read.text)
+        shutil.rmtree(target / "failures", ignore_errors=True)
+        if any((source.path / "failures").glob("*")):
+            shutil.copytree(source.path / "failures", target / "failures")
     return result
 
 
 def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
-    """Put the finished runs of an archive into the folder of a study, those that are not there; return their ids.
+    """Put finished runs of an archive into a study's folder, if not there yet; return their ids.
 
     A run without checkpoints counts as finished if its results are complete, so nothing of it is
     trained again.
@@ -66,46 +67,27 @@ def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
     """
     source = Path(archive) / "runs"
     if not source.is_dir():
-        raise CspoError(
-            f"{archive} is no archive of a study: it has no folder runs (`cspo study archive` makes one)."
-        )
+        what = "is no archive of a study: it has no folder runs (`cspo study archive` makes one)."
+        raise CspoError(f"{archive} {what}")
     taken: list[str] = []
     for spec in study.runs:
         run, target = source / spec.id, out.run(spec)
         if target.exists() or not (run / EPOCHS).is_file():
             continue
-        other = difference(spec.config, run)
-        if other is not None:
+        if (other := difference(spec.config, run)) is not None:
             raise CspoError(f"The archived run {spec.id} is another one: {other}.")
         try:
-            _bring_back(run, target)
+            _copy(run, target, "progress.csv", gzip.decompress((run / EPOCHS).read_bytes()))
         except (OSError, EOFError, zlib.error) as error:
             raise CspoError(f"The archived run {run} cannot be read: {error}.") from error
         taken.append(spec.id)
     return taken
 
 
-def _bring_back(run: Path, target: Path) -> None:
-    texts = {name: (run / name).read_text(encoding="utf-8") for name in COPIED}
-    epochs = gzip.decompress((run / EPOCHS).read_bytes())
-    target.mkdir(parents=True)
-    write_bytes(target / "progress.csv", epochs)
-    for name, text in texts.items():  # summary.json last: with it the run is finished
-        write_text(target / name, text)
-
-
-def _keep(run: Path, target: Path) -> None:
+def _copy(run: Path, target: Path, name: str, epochs: bytes) -> None:
+    """Copy a run: its epochs under a name, then the texts; summary.json, the last, finishes it."""
+    texts = {text: (run / text).read_text(encoding="utf-8") for text in COPIED}
     target.mkdir(parents=True, exist_ok=True)
-    epochs = gzip.compress(
-        (run / "progress.csv").read_bytes(), mtime=0
-    )  # without the time, equal runs are equal bytes
-    write_bytes(target / EPOCHS, epochs)
-    for name in COPIED:
-        write_text(target / name, (run / name).read_text(encoding="utf-8"))
-
-
-def _replace_failures(source: Path, target: Path) -> None:
-    if target.is_dir():
-        shutil.rmtree(target)
-    if source.is_dir() and any(source.iterdir()):
-        shutil.copytree(source, target)
+    write_bytes(target / name, epochs)
+    for text, content in texts.items():
+        write_text(target / text, content)

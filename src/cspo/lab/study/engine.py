@@ -18,20 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from cspo.lab.study.grid import RunSpec
+from cspo.config import to_dict
+from cspo.errors import CspoError
+from cspo.lab.study.grid import RunSpec
 
-PRELOADED = [
-    *(
-        "cspo.lab.study.worker",
-        "cspo.envs.gym",
-        "cspo.envs.velocity.task",
-        "cspo.envs.navigation.task",
-    ),
-    *("cspo.runs.curves", "matplotlib.backends.backend_agg", "matplotlib.figure"),
-]
+TASKS = ("cspo.envs.gym", "cspo.envs.velocity.task", "cspo.envs.navigation.task")
+PICTURES = ("cspo.runs.curves", "matplotlib.backends.backend_agg", "matplotlib.figure")
+PRELOADED = ["cspo.lab.study.worker", *TASKS, *PICTURES]
 UNKNOWN = 255  # exit code of a process whose server was killed
 
 
@@ -47,15 +42,9 @@ class Handle(Protocol):
 
     def poll(self) -> Outcome | None:
         """Return how it ended, or None while it is going on."""
-        ...
 
     def interrupt(self) -> None:
-        """Ask it to stop after the epoch under way, with a checkpoint; an engine that cannot stops it now."""
-        ...
-
-    def stop(self) -> None:
-        """End it now; the run stays resumable."""
-        ...
+        """Ask it to stop after the epoch under way, with a checkpoint; or now, if it cannot."""
 
 
 class Engine(Protocol):
@@ -65,11 +54,14 @@ class Engine(Protocol):
 
     def start(self, spec: RunSpec, folder: Path) -> Handle:
         """Train the run in `folder`, or continue the one that is there."""
-        ...
 
     def close(self) -> None:
         """End everything that is still going on."""
-        ...
+
+
+def is_address(place: str) -> bool:
+    """Whether a place of runs is an address of fsspec, such as s3://bucket, and no folder."""
+    return "://" in place
 
 
 class LocalEngine:
@@ -78,9 +70,9 @@ class LocalEngine:
     def __init__(self, slots: int) -> None:
         """Train `slots` runs at once."""
         self.slots = slots
-        method = "forkserver" if sys.platform == "linux" else "spawn"
-        self._context: Any = multiprocessing.get_context(method)
-        if method == "forkserver":
+        forks = sys.platform == "linux"
+        self._context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
+        if forks:
             from multiprocessing import forkserver
 
             self._context.set_forkserver_preload(PRELOADED)
@@ -88,15 +80,12 @@ class LocalEngine:
         self._handles: list[LocalHandle] = []
 
     def start(self, spec: RunSpec, folder: Path) -> LocalHandle:
-        """See `Engine`."""
-        from cspo.config import to_dict
-
+        """Train the run in a process that writes what it prints to the study's folder logs."""
         ours, theirs = self._context.Pipe(duplex=False)
-        log = folder.parent.with_name("logs") / f"{folder.name}.log"
+        log = folder.parent.with_name("logs") / f"{spec.id}.log"
         # Plain data: the class of a plugin's settings is not known there yet.
-        process = self._context.Process(
-            target=_main, args=(theirs, to_dict(spec.config), str(folder), str(log)), name=spec.id
-        )
+        arguments = (theirs, to_dict(spec.config), str(folder), str(log))
+        process = self._context.Process(target=_main, args=arguments, name=spec.id)
         with _nothing_to_import():
             process.start()
         theirs.close()
@@ -105,7 +94,7 @@ class LocalEngine:
         return handle
 
     def close(self) -> None:
-        """See `Engine`."""
+        """Kill the processes that are still there."""
         for handle in self._handles:
             handle.stop()
 
@@ -119,56 +108,42 @@ class LocalHandle:
         self._outcome: Outcome | None = None
 
     def poll(self) -> Outcome | None:
-        """See `Handle`."""
+        """Read what the process answered, or how it died without an answer."""
         if self._outcome is None:
-            alive = (
-                self.process.is_alive()
-            )  # asked first: what it said before it ended is in the pipe
-            if self._answer.poll():
-                self._outcome = self._received()
-            elif not alive:
-                self._outcome = self._without_answer()
+            alive = self.process.is_alive()  # asked first: what it said before is in the pipe
+            if answered := self._answer.poll():
+                with contextlib.suppress(EOFError):  # it is closed, and nothing was said
+                    self._outcome = Outcome(self._answer.recv())
+                self.process.join()
+            if self._outcome is None and (answered or not alive):
+                self._outcome = Outcome(self._death())
         return self._outcome
 
-    def _received(self) -> Outcome:
-        try:
-            return Outcome(self._answer.recv())
-        except EOFError:
-            self.process.join()
-            return self._without_answer()
-        finally:
-            self.process.join()
-
-    def _without_answer(self) -> Outcome:
-        if self.process.exitcode == UNKNOWN:
-            self._signal("SIGKILL")  # if it still goes on, nobody could tell when it ends
-        return Outcome(_death(self.process.exitcode))
+    def _death(self) -> str:
+        """Return how the process died without an answer."""
+        code = self.process.exitcode
+        if code == UNKNOWN and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                os.kill(self.process.pid, signal.SIGKILL)  # nobody could tell when it ends
+        if code is not None and code < 0:
+            with contextlib.suppress(ValueError):
+                return f"its process was ended by {signal.Signals(-code).name}"
+        return f"its process ended with exit code {code} and without a word"
 
     def interrupt(self) -> None:
-        """See `Handle`."""
-        self._signal("SIGTERM")
+        """Let the process finish the epoch under way."""
+        self.process.terminate()
 
     def stop(self) -> None:
-        """See `Handle`."""
+        """Kill the process."""
         if self.poll() is None:
-            self._signal("SIGKILL")
+            self.process.kill()
             self.process.join()
-
-    def _signal(self, name: str) -> None:
-        with contextlib.suppress(OSError):
-            os.kill(self.process.pid, getattr(signal, name, signal.SIGTERM))
-
-
-def _death(code: int | None) -> str:
-    if code is not None and code < 0:
-        with contextlib.suppress(ValueError):
-            return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit code {code} and without a word"
 
 
 @contextlib.contextmanager
 def _nothing_to_import() -> Iterator[None]:
-    """Keep a new process from importing the program that starts it again: a run needs nothing of it."""
+    """Keep a new process from importing the program that starts it: a run needs nothing of it."""
     program = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -178,12 +153,10 @@ def _nothing_to_import() -> Iterator[None]:
 
 
 def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
-    """Train one run in a process of its own and say how it ended: None, or one line about what went wrong."""
+    """Train one run in a process of its own; answer None, or one line about what went wrong."""
     if hasattr(os, "setpgid"):
         with contextlib.suppress(OSError):
-            os.setpgid(
-                0, 0
-            )  # Ctrl-C is for the program that started this one; it passes on what it decides
+            os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _write_to(log)
     try:
@@ -201,7 +174,7 @@ def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent does, however it ended; like SIGKILL, this leaves the run resumable."""
+    """End at once when the parent does; like SIGKILL, this leaves the run resumable."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -210,9 +183,8 @@ def _end_with_parent() -> None:
 
 def _write_to(log: str) -> None:
     """Send everything this process prints to a file."""
-    with contextlib.suppress(
-        OSError
-    ):  # a full disk: what is printed is lost, and training says why it stops
+    # On a full disk what is printed is lost, and training says why it stops.
+    with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(log), exist_ok=True)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(file, 1)
@@ -221,9 +193,7 @@ def _write_to(log: str) -> None:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return what went wrong in one line; an error nobody foresaw comes with its type and its place."""
-    from cspo.errors import CspoError
-
+    """Return what went wrong in one line; an unforeseen error comes with its type and place."""
     if isinstance(error, CspoError):
         return " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):

@@ -1,11 +1,11 @@
-"""The fields of a study file, one by one: every problem becomes a line, and what is usable is kept."""
+"""What a study file says: every problem becomes a line, and what is usable is kept."""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError, nearest
 
 RETRIES = 2
-KNOWN = ("name", "description", "tasks", "algorithms", "seeds", "total_steps", "retries", "plugin")
-TABLES = ("settings", "algorithm", "task", "variants")
+REQUIRED = ("name", "tasks", "algorithms", "seeds", "total_steps")
+KEYS = (*REQUIRED, "description", "retries", "plugin", "settings", "algorithm", "task", "variants")
+VARIANT_KEYS = ("name", "algorithms", "settings")
 OF_THE_STUDY = ("task", "algo", "seed", "plugin")  # settings that a table of a study must not have
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 VARIANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -35,242 +36,173 @@ class Variant:
     """One column of a study: every algorithm it names is run with its settings."""
 
     name: str
-    algorithms: tuple[str, ...]
+    algorithms: list[str]
     layer: Layer
 
 
-@dataclass
-class Fields:
+class StudyFile:
     """What a study file says, as far as it could be understood, and what is wrong with it."""
 
-    name: str = ""
-    description: str = ""
-    tasks: list[str] = field(default_factory=list)
-    algorithms: list[str] = field(default_factory=list)
-    seeds: list[int] = field(default_factory=list)
-    total_steps: Any = None
-    retries: int = RETRIES
-    plugin: str | None = None
-    settings: Layer = field(default_factory=lambda: Layer("[settings]", {}))
-    of_algorithm: dict[str, Layer] = field(default_factory=dict)
-    of_task: dict[str, Layer] = field(default_factory=dict)
-    variants: list[Variant] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, data: dict[str, Any], folder: Path) -> None:
+        """Read the contents of a TOML file; `folder` is where a plugin's relative path starts."""
+        self._data = data
+        self.problems: list[str] = []
+        self._check_keys("", data, KEYS)
+        self.problems += [f"{key} is missing" for key in REQUIRED if key not in data]
+        named = _matches(NAME, data.get("name"))
+        self.name: str = self._value("name", "", named, "made of letters, digits and dashes")
+        told = isinstance(data.get("description"), str)
+        self.description: str = self._value("description", "", told, "text")
+        self.tasks = self._names(data, "tasks")
+        self.algorithms = self._names(data, "algorithms")
+        self.seeds = self._seeds(data.get("seeds"))
+        self.total_steps = self._total_steps(data.get("total_steps"))
+        count, is_count = "a whole number of zero or more", _is_count(data.get("retries"))
+        self.retries: int = self._value("retries", RETRIES, is_count, count)
+        self.plugin = self._plugin(data.get("plugin"), folder)
+        tasks, algorithms = list(self.tasks), list(self.algorithms)
+        self._drop_unknown()
+        self.settings = self._layer("[settings]", data.get("settings", {}))
+        self.of_algorithm = self._layers("algorithm", algorithms)
+        self.of_task = self._layers("task", tasks)
+        self.variants = self._variants(data.get("variants", []), algorithms)
 
+    def _check_keys(self, where: str, table: dict[str, Any], known: Sequence[str]) -> None:
+        unknown = [key for key in table if key not in known]
+        self.problems += [f"{where}unknown key {key!r}: {nearest(key, known)}" for key in unknown]
 
-def read_fields(data: dict[str, Any], folder: Path) -> Fields:
-    """Return the fields of a study file; `folder` is where a plugin's relative path starts."""
-    fields = Fields()
-    say = fields.problems.append
-    for key in data:
-        if key not in (*KNOWN, *TABLES):
-            say(f"unknown key {key!r}: {nearest(key, (*KNOWN, *TABLES))}")
-    for key in ("name", "tasks", "algorithms", "seeds", "total_steps"):
-        if key not in data:
-            say(f"{key} is missing")
-    _read_texts(fields, data)
-    fields.tasks = _names(fields, data, "tasks")
-    fields.algorithms = _names(fields, data, "algorithms")
-    fields.seeds = _seeds(fields, data.get("seeds"))
-    fields.total_steps = _total_steps(fields, data.get("total_steps"))
-    retries = data.get("retries", RETRIES)
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        say(f"retries = {retries!r} is not a whole number of zero or more")
-    else:
-        fields.retries = retries
-    plugin_failed = _read_plugin(fields, data.get("plugin"), folder)
-    _keep_known(fields, plugin_failed)
-    fields.settings = Layer("[settings]", _table(fields, data.get("settings", {}), "[settings]"))
-    listed = {
-        key: [name for name in _listed(data.get(key)) if isinstance(name, str)]
-        for key in ("algorithms", "tasks")
-    }
-    fields.of_algorithm = _tables(
-        fields, data.get("algorithm", {}), "algorithm", listed["algorithms"]
-    )
-    fields.of_task = _tables(fields, data.get("task", {}), "task", listed["tasks"])
-    _read_variants(fields, data.get("variants", []), listed["algorithms"])
-    return fields
+    def _value(self, key: str, default: Any, fits: bool, what: str) -> Any:
+        """Return the value of a key that fits, else the default."""
+        if key in self._data and not fits:
+            self.problems.append(f"{key} = {self._data[key]!r} is not {what}")
+        return self._data[key] if fits else default
 
+    def _distinct(self, key: str, values: list[Any]) -> list[Any]:
+        again = [item for i, item in enumerate(values) if item in values[:i]]
+        self.problems += [f"{key}: {item!r} is named more than once" for item in again]
+        return [item for i, item in enumerate(values) if item not in values[:i]]
 
-def _read_texts(fields: Fields, data: dict[str, Any]) -> None:
-    name, description = data.get("name", ""), data.get("description", "")
-    if "name" in data and not (isinstance(name, str) and NAME.fullmatch(name)):
-        fields.problems.append(f"name = {name!r} is not made of letters, digits and dashes")
-    else:
-        fields.name = name
-    if isinstance(description, str):
-        fields.description = description
-    else:
-        fields.problems.append(f"description = {description!r} is not text")
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _names(fields: Fields, data: dict[str, Any], key: str) -> list[str]:
-    """Return the distinct names in a list."""
-    if key not in data:
-        return []
-    value = data[key]
-    if not isinstance(value, list) or not value:
-        fields.problems.append(f"{key} is not a list of at least one name")
-        return []
-    found: list[str] = []
-    for item in value:
-        if not isinstance(item, str) or not item:
-            fields.problems.append(f"{key}: {item!r} is not a name")
-        elif item not in found:
-            found.append(item)
-    fields.problems += _repeated(value, key)
-    return found
-
-
-def _repeated(values: Iterable[Any], key: str) -> list[str]:
-    listed = list(values)
-    again = [item for i, item in enumerate(listed) if item in listed[:i]]
-    return [
-        f"{key}: {item!r} is named more than once"
-        for i, item in enumerate(again)
-        if item not in again[:i]
-    ]
-
-
-def _seeds(fields: Fields, value: Any) -> list[int]:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if value < 1:
-            fields.problems.append(f"seeds = {value}: a count of seeds is at least 1")
+    def _names(self, table: dict[str, Any], key: str) -> list[str]:
+        """Return the distinct names in a list."""
+        if (value := table.get(key)) is None:
             return []
-        return list(range(value))
-    if value is None:
-        return []
-    if not isinstance(value, list) or not value:
-        fields.problems.append("seeds is neither a count nor a list of whole numbers")
-        return []
-    for seed in value:
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            fields.problems.append(f"seeds: {seed!r} is not a whole number")
-        elif seed < 0:
-            fields.problems.append(f"seeds: {seed} is negative")
-    fields.problems += _repeated(value, "seeds")
-    return [
-        seed
-        for i, seed in enumerate(value)
-        if type(seed) is int and seed >= 0 and seed not in value[:i]
-    ]
+        if not isinstance(value, list) or not value:
+            self.problems.append(f"{key} is not a list of at least one name")
+            return []
+        wrong = [item for item in value if not isinstance(item, str) or not item]
+        self.problems += [f"{key}: {item!r} is not a name" for item in wrong]
+        return [item for item in self._distinct(key, value) if item not in wrong]
 
+    def _seeds(self, value: Any) -> list[int]:
+        if _is_int(value):
+            if value < 1:
+                self.problems.append(f"seeds = {value}: a count of seeds is at least 1")
+            return list(range(value))
+        if not isinstance(value, list) or not value:
+            if value is not None:
+                self.problems.append("seeds is neither a count nor a list of whole numbers")
+            return []
+        for seed in [seed for seed in value if not _is_count(seed)]:
+            what = "is negative" if _is_int(seed) else "is not a whole number"
+            self.problems.append(f"seeds: {seed!r} {what}")
+        return list(filter(_is_count, self._distinct("seeds", value)))
 
-def _total_steps(fields: Fields, value: Any) -> Any:
-    if value is None:
-        return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 < value < float("inf")
-    ):
-        fields.problems.append(f"total_steps = {value!r} is not a positive number")
-        return None
-    if value != int(value):
-        fields.problems.append(f"total_steps = {value!r} is not a whole number")
-        return None
-    return int(value)
+    def _total_steps(self, value: Any) -> int | None:
+        positive = (_is_int(value) or isinstance(value, float)) and 0 < value < math.inf
+        what = "a whole number" if positive else "a positive number"
+        steps = self._value("total_steps", None, positive and value == int(value), what)
+        return None if steps is None else int(steps)
 
-
-def _read_plugin(fields: Fields, value: Any, folder: Path) -> bool:
-    """Load the plugin; returns whether it could not be loaded."""
-    if value is None:
-        return False
-    if not isinstance(value, str) or not value:
-        fields.problems.append(f"plugin = {value!r} is not the name of a file or a module")
-        return True
-    is_file = value.endswith(".py") or "/" in value
-    try:
-        fields.plugin = use_plugin({"plugin": str(folder / value) if is_file else value})["plugin"]
-    except CspoError as fault:
-        fields.problems.append(f"plugin: {fault}")
-        return True
-    return False
-
-
-def _keep_known(fields: Fields, plugin_failed: bool) -> None:
-    """Drop algorithms and tasks that do not exist, each with its line."""
-    known = algorithm_names()
-    for name in [name for name in fields.algorithms if name not in known]:
-        fields.algorithms.remove(name)
-        if not plugin_failed:  # else it may be the plugin's, and its problem is told already
-            fields.problems.append(f"unknown algorithm {name!r}: {nearest(name, known)}")
-    for name in list(fields.tasks):
+    def _plugin(self, value: Any, folder: Path) -> str | None:
+        """Load the plugin and return where it is; None also if it could not be loaded."""
+        is_name = isinstance(value, str) and value != ""
+        if self._value("plugin", None, is_name, "the name of a file or a module") is None:
+            return None
+        is_file = value.endswith(".py") or "/" in value
         try:
-            check_task_name(name)
+            return use_plugin({"plugin": str(folder / value) if is_file else value})["plugin"]
         except CspoError as fault:
-            fields.tasks.remove(name)
-            fields.problems.append(str(fault))
+            self.problems.append(f"plugin: {fault}")
+            return None
 
+    def _drop_unknown(self) -> None:
+        """Drop algorithms and tasks that do not exist, each with its line."""
+        known = algorithm_names()
+        unknown = [name for name in self.algorithms if name not in known]
+        self.algorithms = [name for name in self.algorithms if name in known]
+        if self.plugin is not None or "plugin" not in self._data:
+            # Else they may be the plugin's, whose problem is told already.
+            self.problems += [f"unknown algorithm {x!r}: {nearest(x, known)}" for x in unknown]
+        for name in list(self.tasks):
+            try:
+                check_task_name(name)
+            except CspoError as fault:
+                self.tasks.remove(name)
+                self.problems.append(str(fault))
 
-def _table(fields: Fields, value: Any, where: str) -> dict[str, Any]:
-    """Return a table of settings without those that the study itself decides."""
-    if not isinstance(value, dict):
-        fields.problems.append(f"{where} is not a table of settings")
-        return {}
-    for key in OF_THE_STUDY:
-        if key in value:
-            fields.problems.append(
-                f"{where}: {key} is decided by the study, not by a table of settings"
-            )
-    return {key: item for key, item in value.items() if key not in OF_THE_STUDY}
+    def _layer(self, where: str, value: Any) -> Layer:
+        """Return a table of settings without those that the study itself decides."""
+        if not isinstance(value, dict):
+            self.problems.append(f"{where} is not a table of settings")
+            return Layer(where, {})
+        decided = "is decided by the study, not by a table of settings"
+        self.problems += [f"{where}: {key} {decided}" for key in OF_THE_STUDY if key in value]
+        return Layer(where, {key: value[key] for key in value if key not in OF_THE_STUDY})
 
+    def _layers(self, kind: str, names: list[str]) -> dict[str, Layer]:
+        """Return the tables [kind.NAME]."""
+        tables = self._data.get(kind, {})
+        if not isinstance(tables, dict):
+            self.problems.append(f"{kind} is not a table: write [{kind}.NAME]")
+            return {}
+        layers = {}
+        for name, table in tables.items():
+            where = f"[{kind}.{name}]" if re.fullmatch(r"[\w-]+", name) else f'[{kind}."{name}"]'
+            self._check_in_study(where, kind, name, names)
+            layers[name] = self._layer(where, table)
+        return layers
 
-def _tables(fields: Fields, value: Any, kind: str, names: list[str]) -> dict[str, Layer]:
-    if not isinstance(value, dict):
-        fields.problems.append(f"{kind} is not a table: write [{kind}.NAME]")
-        return {}
-    found = {}
-    for name, table in value.items():
-        where = f"[{kind}.{name}]" if re.fullmatch(r"[\w-]+", name) else f'[{kind}."{name}"]'
+    def _check_in_study(self, where: str, kind: str, name: str, names: list[str]) -> None:
         if name not in names:
             hint = nearest(name, names) if names else "there is none."
-            fields.problems.append(f"{where}: the study has no {kind} {name!r}: {hint}")
-        found[name] = Layer(where, _table(fields, table, where))
-    return found
+            self.problems.append(f"{where}: the study has no {kind} {name!r}: {hint}")
 
+    def _variants(self, items: Any, algorithms: list[str]) -> list[Variant]:
+        if not isinstance(items, list):
+            self.problems.append("variants is not a list: write [[variants]] above each")
+            return []
+        variants = []
+        for position, item in enumerate(items, start=1):
+            if isinstance(item, dict):
+                variants.append(self._variant(f"variant {position}", item, algorithms))
+            else:
+                self.problems.append(f"variant {position} is not a table")
+        self._distinct("variants", [one.name for one in variants if _matches(VARIANT, one.name)])
+        return variants
 
-def _read_variants(fields: Fields, value: Any, algorithms: list[str]) -> None:
-    if not isinstance(value, list):
-        fields.problems.append("variants is not a list: write [[variants]] above each")
-        return
-    names = []
-    for number, item in enumerate(value, start=1):
-        if not isinstance(item, dict):
-            fields.problems.append(f"variant {number} is not a table")
-            continue
+    def _variant(self, where: str, item: dict[str, Any], algorithms: list[str]) -> Variant:
         name = item.get("name")
-        where = f"variant {name!r}" if isinstance(name, str) else f"variant {number}"
         if name is None:
-            fields.problems.append(f"variant {number} has no name")
-        elif not (isinstance(name, str) and VARIANT.fullmatch(name)):
-            fields.problems.append(
-                f"variant {number}: name = {name!r} is not made of letters, digits, dots and dashes"
-            )
-        else:
-            names.append(name)
-        for key in item:
-            if key not in ("name", "algorithms", "settings"):
-                fields.problems.append(
-                    f"{where}: unknown key {key!r}: {nearest(key, ('name', 'algorithms', 'settings'))}"
-                )
-        only = (
-            _names(fields, item, "algorithms") if "algorithms" in item else list(fields.algorithms)
-        )
-        for algo in [algo for algo in only if algo not in algorithms]:
-            only.remove(algo)
-            hint = nearest(algo, algorithms) if algorithms else "there is none."
-            fields.problems.append(f"{where}: the study has no algorithm {algo!r}: {hint}")
-        layer = Layer(where, _table(fields, item.get("settings", {}), where))
-        fields.variants.append(Variant(str(name), tuple(only), layer))
-    fields.problems += _repeated(names, "variants")
+            self.problems.append(f"{where} has no name")
+        elif not _matches(VARIANT, name):
+            what = "made of letters, digits, dots and dashes"
+            self.problems.append(f"{where}: name = {name!r} is not {what}")
+        if isinstance(name, str):
+            where = f"variant {name!r}"
+        self._check_keys(f"{where}: ", item, VARIANT_KEYS)
+        only = self._names(item, "algorithms") if "algorithms" in item else self.algorithms
+        for algo in only:
+            self._check_in_study(where, "algorithm", algo, algorithms)
+        return Variant(str(name), only, self._layer(where, item.get("settings", {})))
 
 
-def plain_names(settings: type) -> set[str]:
-    """Return the names of the settings in a dataclass."""
-    return {item.name for item in dataclasses.fields(settings)}
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_int(value) and value >= 0
+
+
+def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None

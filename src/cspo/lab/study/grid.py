@@ -1,31 +1,39 @@
-"""A study file as a list of runs. All that is wrong with a file is said at once, before anything starts."""
+"""The runs of a study file; all that is wrong with it is said before anything starts.
+
+A setting that is refused is traced to the key that caused it, through all layers of the file.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
+import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tomli_w
 
-from cspo.config import TrainConfig, with_settings
-from cspo.errors import CspoError, nearest
-from cspo.lab.study.combine import Combination, check_environment, combine
-from cspo.lab.study.fields import Fields, read_fields
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
+from cspo.algorithms.registry import get_algorithm
+from cspo.config import TrainConfig, general_fields, make_config, with_settings
+from cspo.envs.tasks import native_name
+from cspo.errors import CspoError, flag, nearest
+from cspo.lab.study.fields import Layer, StudyFile, Variant
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+SHIPPED = resources.files("cspo.lab.study") / "files"
+OWN = "algorithm."  # in front of a setting that is the algorithm's own
+NOTHING = Layer("", {})
+Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,11 @@ class RunSpec:
     variant: str  # "" if the study has no variants
     seed: int
     config: TrainConfig
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the run."""
+        return self.config.run.epochs * self.config.run.steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -53,47 +66,37 @@ class Study:
     @property
     def steps(self) -> int:
         """Environment steps of all runs together."""
-        return sum(spec.config.epochs * spec.config.steps_per_epoch for spec in self.runs)
+        return sum(spec.steps for spec in self.runs)
 
     def named(self, patterns: Sequence[str]) -> tuple[RunSpec, ...]:
-        """Return the runs whose ids match one of the patterns (`*`, `?`, `[..]`), pattern by pattern.
+        """Return the runs whose ids match one of the patterns (`*`, `?`, `[..]`), one by one.
 
         Raises:
             CspoError: If a pattern matches none.
         """
         found: dict[str, RunSpec] = {}
         for pattern in patterns:
-            matching = {
-                spec.id: spec for spec in self.runs if fnmatch.fnmatchcase(spec.id, pattern)
-            }
+            matching = [spec for spec in self.runs if fnmatch.fnmatchcase(spec.id, pattern)]
             if not matching:
-                raise CspoError(
-                    f"No run of study {self.name} is called {pattern!r}; one is {self.runs[0].id!r}."
-                )
-            found |= {name: spec for name, spec in matching.items() if name not in found}
+                one = f"one is {self.runs[0].id!r}"
+                raise CspoError(f"No run of study {self.name} is called {pattern!r}; {one}.")
+            found |= {spec.id: spec for spec in matching}
         return tuple(found.values())
 
 
 class StudyProblems(CspoError):
     """Everything that is wrong with a study file, one line each."""
 
-    def __init__(self, source: str, problems: list[str]) -> None:
+    def __init__(self, source: Path | str, problems: Sequence[str]) -> None:
         """Name the file in front of each problem."""
-        self.problems = [f"{source}: {problem}" for problem in problems]
+        self.problems = [f"{source}: {problem}" for problem in dict.fromkeys(problems)]
         super().__init__("\n".join(self.problems))
 
 
 def shipped_studies() -> list[str]:
     """Return the names of the studies that come with this package."""
-    return sorted(
-        file.name.removesuffix(".toml")
-        for file in _files().iterdir()
-        if file.name.endswith(".toml")
-    )
-
-
-def _files() -> Traversable:
-    return resources.files("cspo.lab.study") / "files"
+    names = [file.name for file in SHIPPED.iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def read_study(source: Path | str, *, environments: bool = False) -> Study:
@@ -107,100 +110,162 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
     Raises:
         StudyProblems: Tells everything that is wrong with it.
     """
-    text, folder = _text_of(source)
     try:
+        text, folder = _text_of(source)
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise StudyProblems(str(source), [f"this is not valid TOML: {error}"]) from error
-    fields = read_fields(data, folder)
-    runs = list(_runs(fields, environments))
-    for number, spec in enumerate(runs):
-        alike = [other for other in runs[:number] if other.id == spec.id]
-        if any(
-            (one.task, one.algo, one.variant) != (spec.task, spec.algo, spec.variant)
-            for one in alike
-        ):
-            fields.problems.append(
-                f"two runs would be called {spec.id!r}: rename a variant or a task"
-            )
-    if fields.problems:
-        raise StudyProblems(str(source), list(dict.fromkeys(fields.problems)))
-    if fields.plugin is not None:
-        text = _with_plugin(text, data, fields.plugin)
-    runs.sort(
-        key=lambda spec: fields.seeds.index(spec.seed)
-    )  # a study stopped half-way has some seeds of everything
-    return Study(fields.name, fields.description, tuple(runs), fields.retries, text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyProblems(source, [f"this is not valid TOML: {error}"]) from error
+    file = StudyFile(data, folder)
+    combined = _combine(file)
+    if environments:
+        _check_environments(file, (config for _, config in combined))
+    # Seed by seed: a study stopped half-way has some seeds of everything.
+    runs = [_run(*pair, seed) for seed in file.seeds for pair in combined]
+    first: dict[str, RunSpec] = {}
+    for spec in runs:
+        other = first.setdefault(spec.id, spec)
+        if (other.task, other.algo, other.variant) != (spec.task, spec.algo, spec.variant):
+            again = f"two runs would be called {spec.id!r}: rename a variant or a task"
+            file.problems.append(again)
+    if file.problems:
+        raise StudyProblems(source, file.problems)
+    if file.plugin is not None:
+        text = _with_plugin(text, data, file.plugin)
+    return Study(file.name, file.description, tuple(runs), file.retries, text)
 
 
 def _text_of(source: Path | str) -> tuple[str, Path]:
     """Return the text of a study, and the folder in which its relative paths start."""
-    path = Path(source)
-    name = str(source)
+    path, name = Path(source), str(source)
     if not name.endswith(".toml") and os.sep not in name and not path.is_file():
-        if name not in shipped_studies():
-            raise CspoError(
-                f"There is no shipped study {name!r} and no such file: {nearest(name, shipped_studies())}"
-            )
-        return (_files() / f"{name}.toml").read_text(encoding="utf-8"), Path()
+        if name not in (shipped := shipped_studies()):
+            hint = nearest(name, shipped)
+            raise CspoError(f"There is no shipped study {name!r} and no such file: {hint}")
+        return (SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), Path()
     try:
         return path.read_text(encoding="utf-8"), path.resolve().parent
     except OSError as error:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise StudyProblems(name, [f"this is not valid TOML: {error}"]) from error
+
+
+def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
+    task, algo = config.task, config.algo
+    parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
+    name = "-".join(part for part in parts if part)
+    return RunSpec(name, task, algo, variant, seed, with_settings(config, seed=seed))
 
 
 def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
-    """Return the text with the plugin's full path, so that it is found from the study's folder as well."""
+    """Return the text with the plugin's full path, which holds from the study's folder as well."""
     line = tomli_w.dumps({"plugin": plugin}).rstrip()
     changed = re.sub(r"^\s*plugin\s*=.*$", lambda _: line, text, count=1, flags=re.MULTILINE)
     wanted = {**data, "plugin": plugin}
     return changed if tomllib.loads(changed) == wanted else tomli_w.dumps(wanted)
 
 
-def _runs(fields: Fields, environments: bool) -> Iterator[RunSpec]:
-    """Yield every run; a combination of settings that is refused becomes a problem and gives none."""
-    combinations = list(_combinations(fields))
-    configs = combine(fields, combinations)
-    if environments:
-        check_environment(fields, [config for config in configs if config is not None])
-    for combination, config in zip(combinations, configs, strict=True):
-        if config is None:
-            continue
-        for seed in fields.seeds:
-            parts = (
-                _in_a_path(combination.task),
-                combination.algo,
-                combination.variant,
-                f"seed{seed}",
-            )
-            name = "-".join(part for part in parts if part)
-            yield RunSpec(
-                name, combination.task, combination.algo, combination.variant, seed,
-                with_settings(config, seed=seed),
-            )  # fmt: skip
+def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
+    """Return variant and settings of the runs, less the seed; refusals are problems of the file."""
+    accepted: list[tuple[str, TrainConfig]] = []
+    refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
+    for task, algo in itertools.product(file.tasks, file.algorithms):
+        of_both = (file.of_algorithm.get(algo, NOTHING), file.of_task.get(task, NOTHING))
+        variants = [variant for variant in file.variants if algo in variant.algorithms]
+        # An algorithm that no variant names is run once, as it is.
+        for variant in variants or [Variant("", [algo], NOTHING)]:
+            layers = (file.settings, *of_both, variant.layer)
+            config, problems = _attempt(file, task, algo, layers)
+            if config is not None and not problems:
+                accepted.append((variant.name, config))
+            for problem in problems:
+                refused.setdefault(problem, []).append(algo)
+    for problem, listed in refused.items():
+        algorithms = list(dict.fromkeys(listed))
+        narrow = len(algorithms) < len(file.algorithms)
+        file.problems.append(f"{problem} (for {', '.join(algorithms)})" if narrow else problem)
+    return accepted
 
 
-def _in_a_path(task: str) -> str:
-    return task.replace("/", "-").replace(":", "-")
+def _attempt(
+    file: StudyFile, task: str, algo: str, layers: Sequence[Layer]
+) -> tuple[TrainConfig | None, list[str]]:
+    """Return the settings and all problems: what causes one is left out, the rest tried again."""
+    # Runs go on side by side; more threads change nothing but the speed.
+    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
+    settings = {key: (value, key) for key, value in base.items() if value is not None}
+    settings |= _merged(algo, layers)
+    problems: list[str] = []
+    left_out: list[str] = []
+    while True:
+        try:
+            return _build(task, algo, settings), problems
+        except CspoError as error:
+            fault = str(error)
+        culprit = _culprit(task, algo, settings, fault)
+        where = f"{algo} on {task}" if culprit is None else settings[culprit][1]
+        # A problem that names a setting left out may be there for want of that setting only.
+        if not any(name in fault for name in left_out):
+            problems.append(f"{where}: {fault}")
+        if culprit is None:
+            return None, problems
+        left_out.append(flag(culprit.removeprefix(OWN)))
+        del settings[culprit]
 
 
-def _combinations(fields: Fields) -> Iterator[Combination]:
-    """Yield (task, algorithm, variant) in the order in which they are run; lowest layer of settings first."""
-    for task in fields.tasks:
-        for algo in fields.algorithms:
-            layers = [
-                fields.settings,
-                *_found(fields.of_algorithm, algo),
-                *_found(fields.of_task, task),
-            ]
-            variants = [variant for variant in fields.variants if algo in variant.algorithms]
-            for variant in variants:
-                yield Combination(task, algo, variant.name, (*layers, variant.layer))
-            if not variants:  # an algorithm that no variant names is run once, as it is
-                yield Combination(task, algo, "", tuple(layers))
+def _merged(algo: str, layers: Sequence[Layer]) -> Settings:
+    """Return the settings of all layers, lowest first; the algorithm's own get `OWN` in front."""
+    general = {item.name for _, item in general_fields()}
+    own = {item.name for item in dataclasses.fields(get_algorithm(algo).Config)} - general
+    merged: Settings = {}
+    for layer in layers:
+        for key, value in layer.settings.items():
+            if key == "algorithm" and isinstance(value, dict):
+                merged |= {OWN + name: (item, layer.where) for name, item in value.items()}
+            else:
+                merged[OWN + key if key in own else key] = (value, layer.where)
+    return merged
 
 
-def _found(layers: dict[str, Any], name: str) -> list[Any]:
-    return [layers[name]] if name in layers else []
+def _build(task: str, algo: str, settings: Settings) -> TrainConfig:
+    general: dict[str, Any] = {}
+    own: dict[str, Any] = {}
+    for key, (value, _) in settings.items():
+        (own if key.startswith(OWN) else general)[key.removeprefix(OWN)] = value
+    if own:
+        general["algorithm"] = own
+    config = make_config(task, algo, **general)
+    _check_limits(config)
+    return config
+
+
+def _culprit(task: str, algo: str, settings: Settings, fault: str) -> str | None:
+    """Return the setting without which the fault is gone; of several, that of the highest layer."""
+    for key in reversed(settings):
+        try:
+            _build(task, algo, {name: settings[name] for name in settings if name != key})
+        except CspoError as error:
+            if str(error) == fault:
+                continue
+        return key
+    return None
+
+
+def _check_limits(config: TrainConfig) -> None:
+    """Refuse limits that a native task has no costs for; others are asked when they are made."""
+    limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))
+    if native_name(config.task) is not None and limits != costs:
+        raise CspoError(
+            f"--cost-limit gives {limits} value(s), but there are {costs} cost(s): "
+            "give one limit for each of the cost_terms, or for their sum."
+        )
+
+
+def _check_environments(file: StudyFile, configs: Iterable[TrainConfig]) -> None:
+    """Add a problem for every environment that does not exist or does not take its options."""
+    for config in configs:
+        if native_name(config.task) is None:
+            from cspo.envs.make import factory_of
+
+            try:
+                factory_of(config.task, config.env_options)
+            except CspoError as fault:
+                file.problems.append(str(fault))

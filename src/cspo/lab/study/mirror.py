@@ -1,4 +1,4 @@
-"""A local copy of a study that is in storage: what the scheduler, the status table and the report look at."""
+"""A local copy of a study in storage: what the scheduler, the table and the report look at."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import re
 import time
 from pathlib import Path
 
-from cspo.errors import CspoError
+from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun
+from cspo.runs.files import write_bytes, write_text
 
 REFRESH = 5.0  # seconds between two looks at the progress of a run
 PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them
@@ -31,37 +32,37 @@ class Mirror:
 
     def fetch(self) -> Path:
         """Bring the copy up to date and return its folder."""
-        try:
+        with writes_to(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
-            for name in ("study.toml", "running.json"):
-                self._fetch_file(name)
-            for path in (self.path / "failures").glob("*.json"):
+            for path in self._failures():
                 path.unlink()
-            for name in self.storage.names("failures"):
-                self._fetch_file(f"failures/{name}")
-        except OSError as error:
-            raise CspoError(f"Cannot write to {self.path}: {error.strerror or error}.") from error
+            failures = [f"failures/{name}" for name in self.storage.names("failures")]
+            for name in ("study.toml", "running.json", *failures):
+                if not self._fetch_file(name):
+                    (self.path / name).unlink(missing_ok=True)
         for name in self.storage.names("runs"):
             self.fetch_run(name)
         return self.path
 
-    def _fetch_file(self, name: str) -> None:
-        content = self.storage.read(name)
-        target = self.path / name
-        if content is None:
-            target.unlink(missing_ok=True)
-            return
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(content)
+    def _fetch_file(self, name: str) -> bool:
+        """Fetch a file and return whether there is one."""
+        target, content = self.path / name, self.storage.read(name)
+        if content is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(target, content)
+        return content is not None
+
+    def _failures(self) -> list[Path]:
+        return sorted((self.path / "failures").glob("*.json"))
 
     def fetch_run(self, name: str) -> None:
         """Bring the copy of one run up to date."""
         folder, run = self.path / "runs" / name, StoredRun(self.storage, name)
-        known = folder / VERSION
-        if not (version := run.version()) or (known.exists() and known.read_text() == version):
+        known, version = folder / VERSION, run.version()
+        if not version or (known.exists() and known.read_text() == version):
             return
         if fetched := run.pull(folder):
-            known.write_text(fetched)
+            write_text(known, fetched)
 
     def refresh(self, name: str) -> None:
         """Fetch the progress of a run that is going on, every few seconds."""
@@ -69,22 +70,19 @@ class Mirror:
         if now - self._looked.get(name, -REFRESH) < REFRESH or now - self._last < PAUSE:
             return
         self._looked[name] = now
-        folder = self.path / "runs" / name
         try:
-            (folder / VERSION).unlink(
-                missing_ok=True
-            )  # progress.csv may be newer than the rest from here on
-            StoredRun(self.storage, name).pull_progress(folder)
+            # From here on progress.csv may be newer than the rest.
+            (self.path / "runs" / name / VERSION).unlink(missing_ok=True)
+            self._fetch_file(f"runs/{name}/progress.csv")
         finally:
             self._last = time.monotonic()
 
     def send(self) -> None:
         """Copy up what the scheduler has written beside the runs."""
-        there = set(self.storage.names("failures"))
-        here = {path.name for path in (self.path / "failures").glob("*.json")}
-        for name in there - here:
+        here = [path.name for path in self._failures()]
+        for name in set(self.storage.names("failures")) - set(here):
             self.storage.remove(f"failures/{name}")
-        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in sorted(here))):
+        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in here)):
             path = self.path / name
             if path.exists():
                 self.storage.write(name, path.read_bytes())

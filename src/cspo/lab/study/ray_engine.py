@@ -19,16 +19,16 @@ import uuid
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cspo import __version__
+from cspo.config import to_dict
 from cspo.errors import CspoError
 from cspo.lab.study.engine import Outcome
-from cspo.lab.study.ray_worker import Place, RunActor
-
-if TYPE_CHECKING:
-    from cspo.lab.study.grid import RunSpec
-    from cspo.lab.study.mirror import Mirror
+from cspo.lab.study.grid import RunSpec
+from cspo.lab.study.mirror import Mirror
+from cspo.lab.study.ray_worker import RunActor, SharedRun, run_at
+from cspo.lab.study.storage import StoredRun
 
 REACHABLE = 3.0  # seconds to wait for the port of a cluster
 ANSWERS = 20.0  # seconds to wait for an answer of a cluster
@@ -36,6 +36,7 @@ COUNT = 5.0  # seconds between two counts of the cluster's cores
 IDLE = 5.0  # seconds to keep a process that has no run
 RELEASE = 120.0  # seconds to wait for a process on a node that was lost to let its run go
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+DIED = ("ActorDiedError", "ActorUnavailableError", "NodeDiedError", "WorkerCrashedError")
 PROBE = "import sys, ray; ray.init(address=sys.argv[1], log_to_driver=False); ray.shutdown()"
 
 
@@ -68,165 +69,141 @@ class RayEngine:
         _connect(self.ray, address or "auto")
         self._actor = self.ray.remote(num_cpus=cpus, max_restarts=0)(RunActor)
         self._handles: list[RayHandle] = []
-        self._idle: list[_Seat] = []
-        self._counted = 0.0
-        self.slots = 1
-        self._count()
+        self.idle: list[WorkerProcess] = []
+        self.slots, self._counted = 1, 0.0
+        self.tidy()
 
-    def _count(self) -> None:
-        """Count the runs for which the cluster has cores: it may grow and shrink."""
-        if time.monotonic() - self._counted > COUNT:
-            self._counted = time.monotonic()
+    def tidy(self) -> None:
+        """Follow the size of the cluster; give back cores for which there was no next run."""
+        now = time.monotonic()
+        if now - self._counted > COUNT:
+            self._counted = now
             places = int(self.ray.cluster_resources().get("CPU", 0.0) // self._cpus)
             self.slots = max(1, places if self._jobs is None else min(places, self._jobs))
+        for process in [one for one in self.idle if now - one.idle_since > IDLE]:
+            self.idle.remove(process)
+            self.kill(process)
 
     def start(self, spec: RunSpec, folder: Path) -> RayHandle:
-        """See `Engine`."""
-        from cspo.config import to_dict
-
+        """Train the run on some node, in a process that is idle or in a new one."""
         if self.mirror is not None and not self._handles:
             self.mirror.send()
         self._handles = [one for one in self._handles if not one.ended]
-        place = Place(
-            str(folder.absolute()), None if self.mirror is None else self.mirror.storage.address
-        )
-        token = uuid.uuid4().hex
-        place.claim(token)
-        if self._idle:
-            seat = self._idle.pop()
-        else:
-            actor = self._actor.remote()
-            seat = _Seat(actor, actor.where.remote())
-        done = seat.actor.train.remote(to_dict(spec.config), place.folder, place.address, token)
-        handle = RayHandle(self, seat, done, place, token)
+        place = str(folder.absolute()) if self.mirror is None else self.mirror.storage.address
+        run, token = run_at(place, spec.id), uuid.uuid4().hex
+        run.claim(token)
+        process = self.idle.pop() if self.idle else WorkerProcess(self._actor.remote())
+        done = process.actor.train.remote(to_dict(spec.config), place, spec.id, token)
+        handle = RayHandle(self, process, done, run, token)
         self._handles.append(handle)
         return handle
 
-    def keep(self, seat: _Seat) -> None:
-        """Keep the process of a finished run for the next one: it has everything imported."""
-        seat.idle_since = time.monotonic()
-        self._idle.append(seat)
-
-    def tidy(self) -> None:
-        """Follow the size of the cluster, and give back the cores for which there was no next run."""
-        self._count()
-        now = time.monotonic()
-        for seat in [one for one in self._idle if now - one.idle_since > IDLE]:
-            self._idle.remove(seat)
-            self.kill(seat)
-
-    def kill(self, seat: _Seat) -> None:
+    def kill(self, process: WorkerProcess) -> None:
         """End a process of the cluster."""
         with contextlib.suppress(Exception):
-            self.ray.kill(seat.actor)
+            self.ray.kill(process.actor)
 
     def close(self) -> None:
-        """See `Engine`."""
+        """End all processes, and bring the copy of a study in storage up to date."""
         for handle in self._handles:
             handle.stop()
-        for seat in self._idle:
-            self.kill(seat)
+        for process in self.idle:
+            self.kill(process)
         if self.mirror is not None:
             with contextlib.suppress(CspoError, OSError):
                 for handle in self._handles:
-                    self.mirror.fetch_run(handle.name)
+                    self.mirror.fetch_run(handle.run.name)
                 self.mirror.send()
         self.ray.shutdown()
 
 
-@dataclass
-class _Seat:
+class WorkerProcess:
     """A process of the cluster that trains one run after the other."""
 
-    actor: Any
-    where: Any  # what it answers to the question where it is
-    node: str = ""  # the answer, as soon as it is known
-    idle_since: float = 0.0
+    def __init__(self, actor: Any) -> None:
+        self.actor, self.where = actor, actor.where.remote()  # asked where it is
+        self.node = ""  # the answer, as soon as it is known
+        self.idle_since = 0.0
 
 
+@dataclass
 class RayHandle:
     """A run on a node of the cluster."""
 
-    def __init__(self, engine: RayEngine, seat: _Seat, done: Any, place: Place, token: str) -> None:
-        """`done` is what the process answers when the run has ended."""
-        self.name = place.name
-        self.ended = False
-        self._engine, self._seat, self._done = engine, seat, done
-        self._place, self._token = place, token
-        self._lost: tuple[float, str] | None = (
-            None  # when its process was lost, and what is said about it
-        )
+    engine: RayEngine
+    process: WorkerProcess
+    done: Any  # what the process answers when the run has ended
+    run: SharedRun | StoredRun
+    token: str
+    ended: bool = False
+    lost: str = ""  # how its process was lost
+    lost_at: float = 0.0
 
     def poll(self) -> Outcome | None:
-        """See `Handle`."""
-        seat, ray = self._seat, self._engine.ray
-        self._engine.tidy()
-        if self._lost is not None:
+        """Ask Ray for the answer; a run whose process is lost ends when nobody holds it."""
+        process, ray, mirror = self.process, self.engine.ray, self.engine.mirror
+        self.engine.tidy()
+        if self.lost:
             return self._released()
-        if self._engine.mirror is not None:
+        if mirror is not None:
             with contextlib.suppress(CspoError, OSError):
-                self._engine.mirror.refresh(self.name)
+                mirror.refresh(self.run.name)
         try:
-            if not seat.node and self._is_ready(seat.where):
-                seat.node, version = ray.get(seat.where)
+            if not process.node and self._is_ready(process.where):
+                process.node, version = ray.get(process.where)
                 if version != __version__:
-                    what = (
-                        f"{seat.node} has version {version} of cspo, and this machine {__version__}"
-                    )
-                    return self._outcome(f"{what}: install the same on all.")
-            return self._outcome(ray.get(self._done)) if self._is_ready(self._done) else None
+                    theirs = f"{process.node} has version {version} of cspo"
+                    both = f"{theirs}, and this machine {__version__}"
+                    return self._outcome(f"{both}: install the same on all.")
+            return self._outcome(ray.get(self.done)) if self._is_ready(self.done) else None
         except ray.exceptions.RayError as error:
-            self._lost = (time.monotonic(), _explained(error, seat.node))
+            self.lost_at, self.lost = time.monotonic(), _explained(error, process.node)
+            # Whoever still trains it, on a node that is only cut off, ends now.
             with contextlib.suppress(CspoError):
-                self._place.claim(
-                    ""
-                )  # whoever still trains it, on a node that is only cut off, ends now
+                self.run.claim("")
             return self._released()
 
     def _is_ready(self, answer: Any) -> bool:
-        ready, _ = self._engine.ray.wait([answer], timeout=0)
+        ready, _ = self.engine.ray.wait([answer], timeout=0)
         return bool(ready)
 
     def _released(self) -> Outcome | None:
         """Report a lost run when no process holds it any more, or when that takes too long."""
-        assert self._lost is not None
-        since, error = self._lost
-        if self._place.is_free() or time.monotonic() - since > RELEASE:
-            return self._outcome(error)
+        if self.run.is_free() or time.monotonic() - self.lost_at > RELEASE:
+            return self._outcome(self.lost)
         return None
 
     def _outcome(self, error: str | None) -> Outcome:
         if error is None and not self.ended:
-            self.ended = True
-            self._engine.keep(self._seat)
+            # Kept for the next run: it has everything imported.
+            self.ended, self.process.idle_since = True, time.monotonic()
+            self.engine.idle.append(self.process)
         self.stop()
-        if self._engine.mirror is not None:
+        if self.engine.mirror is not None:
             try:
-                self._engine.mirror.fetch_run(self.name)
+                self.engine.mirror.fetch_run(self.run.name)
             except (CspoError, OSError) as fault:
                 error = error or str(fault)
         return Outcome(error)
 
     def interrupt(self) -> None:
-        """See `Handle`."""
-        if not self._seat.node and not self._is_ready(self._seat.where):
+        """Ask its process to finish the epoch under way, if it has one."""
+        if not self.process.node and not self._is_ready(self.process.where):
             self.stop()  # it waits for a core: there is no epoch under way
             return
         with contextlib.suppress(CspoError):
-            self._place.claim(self._token, stop=True)
+            self.run.claim(self.token, stop=True)
 
     def stop(self) -> None:
-        """See `Handle`."""
+        """End its process."""
         if not self.ended:
             self.ended = True
-            self._engine.kill(self._seat)
+            self.engine.kill(self.process)
 
 
 def _load_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault(
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
-    )  # keeps a warning about GPUs away
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no warning about GPUs
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
@@ -240,18 +217,17 @@ def _load_ray() -> Any:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Connect to a cluster, or say in one line why not; Ray itself would try for more than a minute."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address != "auto" and not (host and port.isdigit()):
-        raise CspoError(f"--address {address}: give host:port, ray://host:port, or auto.")
+    """Connect to a cluster, or say in one line why not; Ray itself would try for over a minute."""
     started = "Start one with `ray start --head`, see docs/clusters.md."
     if address != "auto":
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if not (host and port.isdigit()):
+            raise CspoError(f"--address {address}: give host:port, ray://host:port, or auto.")
         try:
             socket.create_connection((host, int(port)), REACHABLE).close()
         except (OSError, OverflowError):
             raise CspoError(f"There is no Ray cluster at {address}. {started}") from None
-    # Asked in another process first: where nothing answers, the library ends the process that
-    # asked.
+    # In another process first: where nothing answers, the library ends the process that asked.
     command = [sys.executable, "-c", PROBE, address]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS)
@@ -260,8 +236,8 @@ def _connect(ray: Any, address: str) -> None:
     if asked.returncode != 0:
         if "Could not find any running Ray instance" in asked.stderr:
             raise CspoError(f"There is no Ray cluster on this machine. {started}")
-        said = (asked.stderr.strip().splitlines() or ["no reason was given"])[-1]
-        raise CspoError(f"Cannot connect to the Ray cluster at {address}: {said}")
+        reason = (asked.stderr.strip().splitlines() or ["no reason was given"])[-1]
+        raise CspoError(f"Cannot connect to the Ray cluster at {address}: {reason}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ray.init(address=address, **QUIET)
@@ -270,11 +246,6 @@ def _connect(ray: Any, address: str) -> None:
 def _explained(error: Exception, node: str) -> str:
     """Return in one line how a run was lost."""
     where = f" on {node}" if node else ""
-    if type(error).__name__ in (
-        "ActorDiedError",
-        "ActorUnavailableError",
-        "NodeDiedError",
-        "WorkerCrashedError",
-    ):
+    if type(error).__name__ in DIED:
         return f"its process{where} died, or its node was lost"
     return f"Ray{where}: " + " ".join(str(error).split())[:300]

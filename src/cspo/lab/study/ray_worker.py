@@ -1,4 +1,4 @@
-"""One run of a study in a process of a Ray cluster: an actor that trains it, and what keeps two of them apart.
+"""One run of a study in a process of a Ray cluster: an actor that trains it, and its guard.
 
 Ray may call a node dead whose processes are alive: its network failed, or only its raylet died. The
 run is then started elsewhere while the old process could still write. So a run has an owner, a
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -20,88 +21,66 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cspo import __version__
 from cspo.errors import CspoError
+from cspo.lab.study.engine import in_one_line, is_address
+from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun, Superseded
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.files import write_text
 from cspo.runs.folder import RunInUse, hold
 
 WATCH = 1.0  # seconds between two looks at the owner, the raylet and new checkpoints
-ASK = 2.0  # seconds between two questions to storage who the owner is
 TRIES = 5  # failed copies to storage, one after the other, before training stops
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a run is kept: a folder that all nodes share, or an address in storage."""
+class SharedRun:
+    """One run in a folder that all nodes share; to its owner it looks like a `StoredRun`."""
 
-    folder: (
-        str  # shared by all nodes, unless there is an address; its last part is the id of the run
-    )
-    address: str | None = None  # of the study
+    ask_every = 0.0  # seconds between two questions who the owner is: at every look
 
-    @property
-    def name(self) -> str:
-        """The id of the run."""
-        return Path(self.folder).name
-
-    def stored(self) -> StoredRun:
-        """Return the run in storage."""
-        assert self.address is not None
-        return StoredRun(Storage(self.address), self.name)
+    def __init__(self, folder: Path, name: str) -> None:
+        """`name` is the id of the run."""
+        self.folder, self.name = folder, name
 
     def claim(self, token: str, *, stop: bool = False) -> None:
         """Make `token` the owner of the run, and every other process that trains it end."""
-        owner = {"token": token, "stop": stop}
-        if self.address is not None:
-            self.stored().claim(owner)
-            return
-        try:
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
-            write_text(Path(self.folder) / ".owner", json.dumps(owner))
-        except OSError as error:
-            raise CspoError(
-                f"Cannot write to run folder {self.folder}: {error.strerror or error}."
-            ) from error
+        with writes_to(f"run folder {self.folder}"):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(self.folder / ".owner", json.dumps({"token": token, "stop": stop}))
 
-    def owner(self) -> dict[str, Any] | None:
-        """Return who owns the run; None if that cannot be read just now."""
-        if self.address is not None:
-            with contextlib.suppress(CspoError):
-                return self.stored().owner()
-            return None
+    def owner(self) -> dict[str, Any]:
+        """Return who may write."""
         try:
-            data = json.loads((Path(self.folder) / ".owner").read_text(encoding="utf-8"))
+            data = json.loads((self.folder / ".owner").read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError):
-            return None
         return data if isinstance(data, dict) else {}
 
-    def keep_log(self, text: str) -> None:
-        """Keep what is to be known about a failure, in the study's folder logs, if that can be written."""
-        with contextlib.suppress(OSError, CspoError):
-            if self.address is not None:
-                Storage(self.address).write(f"logs/{self.name}.log", text.encode())
-                return
-            file = Path(self.folder).parent.with_name("logs") / f"{self.name}.log"
-            file.parent.mkdir(exist_ok=True)
-            with open(file, "a", encoding="utf-8") as log:
-                log.write(text)
-
     def is_free(self) -> bool:
-        """Whether no process holds the run any more; storage has no locks, there the owner alone decides."""
-        if self.address is not None or not Path(self.folder).is_dir():
+        """Whether no process holds the run any more."""
+        with contextlib.suppress(RunInUse):
+            if self.folder.is_dir():
+                hold(self.folder).close()
             return True
-        try:
-            hold(Path(self.folder)).close()
-        except RunInUse:
-            return False
-        return True
+        return False
+
+    def keep_log(self, text: str) -> None:
+        """Keep what is to be known about a failure, in the study's folder logs."""
+        file = self.folder.parent.with_name("logs") / f"{self.name}.log"
+        file.parent.mkdir(exist_ok=True)
+        with open(file, "a", encoding="utf-8") as log:
+            log.write(text)
+
+
+def run_at(place: str, name: str) -> SharedRun | StoredRun:
+    """Return the run `name` at a place: its folder that all nodes share, or the study's address."""
+    if is_address(place):
+        return StoredRun(Storage(place), name)
+    return SharedRun(Path(place), name)
 
 
 class RunActor:
@@ -109,74 +88,66 @@ class RunActor:
 
     def where(self) -> tuple[str, str]:
         """Return the name of the node and the version of this package there."""
-        import platform
-
-        from cspo import __version__
-
         return platform.node(), __version__
 
-    def train(
-        self, settings: dict[str, Any], folder: str, address: str | None, token: str
-    ) -> str | None:
-        """Train the run to its end; returns None, or one line about what went wrong."""
-        from cspo.lab.study.engine import in_one_line
-
-        place = Place(folder, address)
-        guard = Guard(place, token)
-        guard.look()  # the run may have been given to another process while this one was starting
+    def train(self, settings: dict[str, Any], place: str, name: str, token: str) -> str | None:
+        """Train a run (see `run_at`) to its end; returns None, or a line about what went wrong."""
+        try:
+            run = run_at(place, name)
+        except CspoError as error:
+            return in_one_line(error)
+        guard = Guard(run, token)
+        guard.look()  # the run may have another owner since this process was asked to start
         guard.start()
         try:
-            if address is None:
+            with _folder_of(run, token, guard) as folder:
                 _work(settings, folder)
-            else:
-                _work_in_storage(settings, place, token, guard)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
-                place.keep_log(traceback.format_exc())
+                with contextlib.suppress(OSError, CspoError):
+                    run.keep_log(traceback.format_exc())
             return guard.error or in_one_line(error)
         finally:
             guard.finish()
         return None
 
 
-class Guard:
+class Guard(threading.Thread):
     """Looks after a run beside its training: ends the process when it must not write any more."""
 
-    def __init__(self, place: Place, token: str) -> None:
+    def __init__(self, run: SharedRun | StoredRun, token: str) -> None:
         """Nothing is looked at before `start`."""
+        super().__init__(name="cspo-guard", daemon=True)
         self.error: str | None = None  # why training was asked to stop
         self.also: Callable[[], None] | None = None  # what to do at every look
-        self._place, self._token = place, token
-        self._parent, self._asked = os.getppid(), False
-        self._looked = -ASK
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="cspo-guard", daemon=True)
+        self._watched, self._token = run, token
+        self._raylet, self._asked = os.getppid(), False
+        self._looked = -run.ask_every
+        self._over = threading.Event()
 
-    def start(self) -> None:
-        """Look every second from now on."""
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Look no more."""
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(WATCH):
+    def run(self) -> None:
+        """Look every second until the end."""
+        while not self._over.wait(WATCH):
             self.look()
             if self.also is not None:
                 self.also()
 
+    def finish(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self.join()
+
     def look(self) -> None:
-        """End this process if its raylet is gone or the run has another owner; stop training if asked to."""
-        if os.getppid() != self._parent:
+        """End this process if it lost its raylet or the run; stop training if asked to."""
+        if os.getppid() != self._raylet:
             _end("its raylet is gone")
-        if self._place.address is not None and time.monotonic() - self._looked < ASK:
+        if time.monotonic() - self._looked < self._watched.ask_every:
             return
         self._looked = time.monotonic()
-        owner = self._place.owner()
-        if owner is None:  # not to be read just now: as little can be written
-            return
+        try:
+            owner = self._watched.owner()
+        except (OSError, ValueError, CspoError):
+            return  # not to be read just now: as little can be written
         if owner.get("token") != self._token:
             _end("the run has another owner")
         if owner.get("stop"):
@@ -196,26 +167,29 @@ def _end(why: str) -> None:
     os._exit(1)
 
 
-def _work(settings: dict[str, Any], folder: str) -> None:
+def _work(settings: dict[str, Any], folder: Path) -> None:
     from cspo.lab.study.worker import work
 
     # Asked to stop before training listens: the same as Ctrl-C then.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        work(settings, folder)
+        work(settings, str(folder))
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _work_in_storage(settings: dict[str, Any], place: Place, token: str, guard: Guard) -> None:
-    """Fetch a run, train it in a folder of this node, and copy it up at every checkpoint."""
-    run = place.stored()
-    with _scratch(place.name, token) as folder:
+@contextlib.contextmanager
+def _folder_of(run: SharedRun | StoredRun, token: str, guard: Guard) -> Iterator[Path]:
+    """Where to train: a run in storage is fetched, and copied up at every checkpoint."""
+    if isinstance(run, SharedRun):
+        yield run.folder
+        return
+    with _scratch(run.name) as folder:
         run.pull(folder)
         copies = _Copies(run, folder, token, guard)
         guard.also = copies.look
         try:
-            _work(settings, str(folder))
+            yield folder
         finally:
             guard.finish()  # from here on nobody else copies
             copies.push()
@@ -228,10 +202,8 @@ class _Copies:
         self._run, self._folder, self._token, self._guard = run, folder, token, guard
         self._newest, self._failed = self._checkpoint(), 0
 
-    def _checkpoint(self) -> str:
-        return next(
-            (path.name for path in reversed(list_checkpoints(self._folder / "checkpoints"))), ""
-        )
+    def _checkpoint(self) -> list[Path]:
+        return list_checkpoints(self._folder / "checkpoints")[-1:]
 
     def look(self) -> None:
         newest = self._checkpoint()
@@ -256,7 +228,7 @@ class _Copies:
 
 
 @contextlib.contextmanager
-def _scratch(name: str, token: str) -> Iterator[Path]:
+def _scratch(name: str) -> Iterator[Path]:
     """A folder of this node for one run; what a killed process left of the same run is removed."""
     root = Path(tempfile.gettempdir()) / f"cspo-scratch-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
@@ -266,9 +238,5 @@ def _scratch(name: str, token: str) -> Iterator[Path]:
         with contextlib.suppress(RunInUse, CspoError):
             hold(left / name).close()
             shutil.rmtree(left, ignore_errors=True)
-    folder = root / f"{name}.{token}"
-    folder.mkdir()
-    try:
-        yield folder / name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory("", f"{name}.", root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / name

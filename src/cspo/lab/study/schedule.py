@@ -1,11 +1,11 @@
-"""Drives the runs of a study through any engine: starts them, polls them, tries failed ones again, tells a view."""
+"""Drives the runs of a study through any engine: starts and polls them, tries failed ones again."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from cspo.lab.study.archive import take_over
 from cspo.lab.study.engine import Engine, Handle, in_one_line
 from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
-from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
-from cspo.lab.study.view import View, ending
+from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of, writes_to
+from cspo.lab.study.view import PlainView
 from cspo.runs.files import write_text
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
@@ -36,7 +36,7 @@ def run_study(
     study: Study,
     out: StudyFolder,
     engine: Engine,
-    view: View,
+    view: PlainView,
     *,
     chosen: Sequence[RunSpec] | None = None,
     archive: Path | str | None = None,
@@ -56,7 +56,7 @@ def run_study(
             at once.
         CspoError: If the folder holds another study, or another process runs it.
     """
-    with _explained(out), contextlib.ExitStack() as stack:
+    with writes_to(f"study folder {out.path}"), contextlib.ExitStack() as stack:
         try:
             stack.enter_context(out.held())
         except BaseException:
@@ -69,45 +69,34 @@ def run_study(
         if not file.exists() or file.read_bytes() != study.text.encode():
             write_text(file, study.text)
         if archive is not None:
-            view.say(
-                f"{len(take_over(study, archive, out))} finished runs are taken from {archive}."
-            )
-        return _Scheduler(study, out, engine, view, study.runs if chosen is None else chosen).run(
-            notes
-        )
+            taken = take_over(study, archive, out)
+            view.say(f"{len(taken)} finished runs are taken from {archive}.")
+        runs = study.runs if chosen is None else chosen
+        return _Scheduler(study, out, engine, view, runs).run(notes)
 
 
-@contextlib.contextmanager
-def _explained(out: StudyFolder) -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:  # who read the output has left: nothing to do with the folder
-        raise
-    except OSError as error:
-        raise CspoError(
-            f"Cannot write to study folder {out.path}: {error.strerror or error}."
-        ) from error
-
-
+@dataclass
 class _Scheduler:
-    def __init__(
-        self, study: Study, out: StudyFolder, engine: Engine, view: View, chosen: Sequence[RunSpec]
-    ) -> None:
-        self.study, self.out, self.engine, self.view, self.chosen = study, out, engine, view, chosen
-        self.waiting: deque[RunSpec] = deque()
-        self.running: dict[str, tuple[RunSpec, Handle]] = {}
-        self.attempts: dict[str, int] = {}
-        self.statuses: dict[str, RunStatus] = {}
-        self.result = Result()
+    study: Study
+    out: StudyFolder
+    engine: Engine
+    view: PlainView
+    chosen: Sequence[RunSpec]
+    waiting: deque[RunSpec] = field(default_factory=deque)
+    running: dict[str, tuple[RunSpec, Handle]] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    statuses: dict[str, RunStatus] = field(default_factory=dict)
+    result: Result = field(default_factory=Result)
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
             if is_finished(spec.config, self.out.run(spec)):
                 self.result.finished.append(spec.id)
                 self._look(spec, "finished")
-            else:
-                self.waiting.append(spec)
-                self._look(spec)
+                continue
+            self.waiting.append(spec)
+            if self._look(spec, "stopped").epochs_done == 0:
+                self._look(spec, "waiting")
         self.view.start(self.study, self.out.path, self.engine.slots, self.statuses)
         for note in notes:
             self.view.event("repaired", note)
@@ -121,10 +110,19 @@ class _Scheduler:
         if stop.requested and len(self.result.finished) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        self.view.say(
-            ending(self.result.finished, self.result.failed, self.attempts, seconds, self.out.path)
-        )
+        self._say_ending(seconds)
         return self.result
+
+    def _say_ending(self, seconds: float) -> None:
+        """Say how many runs are finished, and why the others failed."""
+        finished, failed, folder = self.result.finished, self.result.failed, self.out.path
+        done = f"{len(finished)} of {len(finished) + len(failed)} runs are finished"
+        self.view.say(f"{done}, {duration(seconds)} in this start.")
+        for name, error in failed.items():
+            tries = f"{self.attempts[name]} attempt{'s' if self.attempts[name] > 1 else ''}"
+            self.view.say(f"failed after {tries}: {name}: {error}")
+        again = "The same command tries the failed ones again; their output is in"
+        self.view.say(f"{again} {folder / 'logs'}." if failed else f"next: cspo report {folder}")
 
     def _loop(self, stop: StopRequest) -> None:
         asked, looked = False, 0.0
@@ -136,11 +134,8 @@ class _Scheduler:
                     handle.interrupt()
             while self.waiting and len(self.running) < self.engine.slots and not stop.requested:
                 self._start(self.waiting.popleft())
-            ended = [
-                (spec, outcome)
-                for spec, handle in self.running.values()
-                if (outcome := handle.poll())
-            ]
+            polled = [(spec, handle.poll()) for spec, handle in self.running.values()]
+            ended = [(spec, outcome) for spec, outcome in polled if outcome is not None]
             for spec, outcome in ended:
                 del self.running[spec.id]
                 self.out.set_running(self.running)
@@ -159,11 +154,9 @@ class _Scheduler:
         try:
             for note in prepare(spec.config, folder):
                 self.view.event("repaired", f"{spec.id}: {note}")
-            self._look(spec, "running")
-            done, epochs = self.statuses[spec.id].epochs_done, spec.config.epochs
-            self.view.event(
-                "started", f"{spec.id}{f' after epoch {done} of {epochs}' if done else ''}"
-            )
+            done = self._look(spec, "running").epochs_done
+            begun = f" after epoch {done} of {spec.config.epochs}" if done else ""
+            self.view.event("started", f"{spec.id}{begun}")
             handle = self.engine.start(spec, folder)
         except (CspoError, OSError) as error:
             self._failed(spec, in_one_line(error))
@@ -172,38 +165,31 @@ class _Scheduler:
         self.out.set_running(self.running)
 
     def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
-        folder = self.out.run(spec)
-        if error is None and not is_finished(spec.config, folder):
+        if error is None and not is_finished(spec.config, self.out.run(spec)):
             error = "it ended, but its files are not complete"
+        if error is not None and not stopping:
+            self._failed(spec, error)
+            return
+        state: State = "stopped" if error is not None else "finished"
         if error is None:
             self.result.finished.append(spec.id)
-            self._look(spec, "finished")
-            self.view.event("finished", spec.id, self.statuses)
-        elif stopping:
-            self._look(spec, "stopped")
-            self.view.event("stopped", spec.id, self.statuses)
-        else:
-            self._failed(spec, error)
+        self._look(spec, state)
+        self.view.event(state, spec.id, self.statuses)
 
     def _failed(self, spec: RunSpec, error: str) -> None:
         """Try a run again, or give it up and keep its error."""
         attempt, attempts = self.attempts[spec.id], self.study.retries + 1
         self.view.event("failed", f"{spec.id} (attempt {attempt} of {attempts}): {error}")
         if attempt < attempts:
-            self.waiting.append(
-                spec
-            )  # last in the queue: what is short of disk or memory now may not be then
+            # Last in the queue: what is short of disk or memory now may not be then.
+            self.waiting.append(spec)
             self._look(spec, "waiting")
             return
         self.result.failed[spec.id] = error
-        self.out.record_failure(spec.id, attempt, error)
+        self.out.record_failure(spec, attempt, error)
         self._look(spec, "failed", error)
 
-    def _look(self, spec: RunSpec, state: State | None = None, error: str = "") -> None:
-        if state is None:
-            state = (
-                "stopped"
-                if status_of(spec, self.out.run(spec), "waiting").epochs_done
-                else "waiting"
-            )
-        self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)
+    def _look(self, spec: RunSpec, state: State, error: str = "") -> RunStatus:
+        status = status_of(spec, self.out.run(spec), state, error)
+        self.statuses[spec.id] = status
+        return status

@@ -23,8 +23,5 @@ OTHERWISE = 5_000  # assumed of an environment that was not measured
 
 def core_hours(study: Study) -> float:
     """Return the hours one core needs for a study, at the speeds above."""
-    seconds = 0.0
-    for spec in study.runs:
-        steps = spec.config.epochs * spec.config.steps_per_epoch
-        seconds += steps / STEPS_PER_SECOND.get(native_name(spec.task) or "", OTHERWISE)
-    return seconds / 3600.0
+    speeds = (STEPS_PER_SECOND.get(native_name(spec.task) or "", OTHERWISE) for spec in study.runs)
+    return sum(spec.steps / speed for spec, speed in zip(study.runs, speeds, strict=True)) / 3600.0

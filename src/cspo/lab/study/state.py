@@ -1,4 +1,4 @@
-"""What is on disk of a study: its files, who is running it, and how far every run is. Reading never disturbs a run."""
+"""What is on disk of a study: its files, who runs it, how far it is. Reading disturbs no run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cspo.errors import CspoError
 from cspo.lab.study.grid import RunSpec, Study, read_study
-from cspo.lab.study.repair import difference, is_finished
+from cspo.lab.study.repair import difference, is_finished, read_json
 from cspo.runs.files import try_lock, write_text
 from cspo.runs.progress import constraint_columns, progress_file, read_progress
 
 State = Literal["waiting", "stopped", "running", "finished", "failed"]
-TAIL = 16_384  # bytes of progress.csv that are read to know how far a run is: about its last twenty epochs
+TAIL = 16_384  # bytes of progress.csv that tell how far a run is: about its last twenty epochs
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,17 @@ class RunStatus:
         return self.steps_left / self.steps_per_second if self.steps_per_second > 0 else math.nan
 
 
+@contextlib.contextmanager
+def writes_to(place: str) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a sentence."""
+    try:
+        yield
+    except BrokenPipeError:  # who read the output has left: nothing to do with the place
+        raise
+    except OSError as error:
+        raise CspoError(f"Cannot write to {place}: {error.strerror or error}.") from error
+
+
 class StudyFolder:
     """The files of one study."""
 
@@ -72,7 +83,7 @@ class StudyFolder:
         return read_study(file)
 
     def check(self, study: Study) -> list[str]:
-        """Refuse to continue another study than the one that is here; returns a note if study.toml is damaged."""
+        """Refuse to continue another study; returns a note if study.toml is damaged."""
         notes = []
         if (self.path / "study.toml").exists():
             try:
@@ -80,34 +91,39 @@ class StudyFolder:
             except CspoError:
                 notes.append(f"{self.path / 'study.toml'} could not be read: it is written again.")
             else:
-                _check_same(before, study, self.path)
+                self._check_grown(before, study)
         for spec in study.runs:
-            if (found := difference(spec.config, self.run(spec))) is not None:
-                raise CspoError(
-                    f"{found}.\nA study keeps its settings: choose another --out, or change that back."
-                )
+            if (other := difference(spec.config, self.run(spec))) is not None:
+                advice = "choose another --out, or change that back"
+                raise CspoError(f"{other}.\nA study keeps its settings: {advice}.")
         return notes
+
+    def _check_grown(self, before: Study, study: Study) -> None:
+        if before.name != study.name:
+            held = f"{self.path} holds the study {before.name!r}, not {study.name!r}"
+            raise CspoError(f"{held}: choose another --out.")
+        kept = {spec.id for spec in study.runs}
+        if lost := [spec.id for spec in before.runs if spec.id not in kept]:
+            raise CspoError(
+                f"{self.path} has the run {lost[0]}, which this study has not: runs can be added "
+                "to a study, but not taken away. Choose another --out."
+            )
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Hold the study for this process; a second one is refused."""
         self.path.mkdir(parents=True, exist_ok=True)
-        file = open(self.path / ".lock", "a")  # noqa: SIM115 (held while the study goes on)
-        deadline = (
-            time.monotonic() + 1.0
-        )  # somebody may be looking at the lock just now, see `is_running`
-        while not try_lock(file):
-            if time.monotonic() > deadline:
-                file.close()
-                raise CspoError(
-                    f"Another process is running the study in {self.path}: wait for it, or stop it first."
-                )
-            time.sleep(0.02)
-        try:
-            yield
-        finally:
-            self.set_running([])
-            file.close()
+        with open(self.path / ".lock", "a") as file:
+            deadline = time.monotonic() + 1.0  # `is_running` may be looking at the lock just now
+            while not try_lock(file):
+                if time.monotonic() > deadline:
+                    other = f"Another process is running the study in {self.path}"
+                    raise CspoError(f"{other}: wait for it, or stop it first.")
+                time.sleep(0.02)
+            try:
+                yield
+            finally:
+                self.set_running([])
 
     def is_running(self) -> bool:
         """Whether a process is running the study."""
@@ -117,26 +133,20 @@ class StudyFolder:
         except OSError:
             return False
 
-    def running(self) -> set[str]:
-        """Return the ids of the runs that are going on."""
-        return set(_json(self.path / "running.json", [])) if self.is_running() else set()
-
     def set_running(self, ids: Iterable[str]) -> None:
         """Say which runs are going on."""
         with contextlib.suppress(OSError):  # on a full disk the table is wrong, and nothing else
             write_text(self.path / "running.json", json.dumps(sorted(ids)) + "\n")
 
-    def failures(self) -> dict[str, dict[str, Any]]:
-        """Return what is recorded of the runs that failed in the last start, by id."""
-        found = {path.stem: _json(path, {}) for path in (self.path / "failures").glob("*.json")}
-        return {name: record for name, record in found.items() if isinstance(record, dict)}
+    def _failure(self, spec: RunSpec) -> Path:
+        return self.path / "failures" / f"{spec.id}.json"
 
-    def record_failure(self, name: str, attempts: int, error: str) -> None:
+    def record_failure(self, spec: RunSpec, attempts: int, error: str) -> None:
         """Keep the error of a run that failed."""
         with contextlib.suppress(OSError):  # it is printed as well
-            (self.path / "failures").mkdir(exist_ok=True)
+            self._failure(spec).parent.mkdir(exist_ok=True)
             data = {"attempts": attempts, "error": error}
-            write_text(self.path / "failures" / f"{name}.json", json.dumps(data, indent=2) + "\n")
+            write_text(self._failure(spec), json.dumps(data, indent=2) + "\n")
 
     def forget_failures(self) -> None:
         """Remove the records of an earlier start."""
@@ -145,63 +155,41 @@ class StudyFolder:
 
     def status(self, study: Study) -> list[RunStatus]:
         """Return how far every run is."""
-        running, failures = self.running(), self.failures()
-        return [self._status(spec, running, failures) for spec in study.runs]
+        running = set(read_json(self.path / "running.json") or []) if self.is_running() else set()
+        return [self._status(spec, running) for spec in study.runs]
 
-    def _status(self, spec: RunSpec, running: set[str], failures: dict[str, Any]) -> RunStatus:
+    def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
         if spec.id in running:
             return status_of(spec, self.run(spec), "running")
-        if spec.id in failures:
-            return status_of(
-                spec, self.run(spec), "failed", str(failures[spec.id].get("error", ""))
-            )
+        failure = self._failure(spec)
+        if failure.exists():
+            record = read_json(failure)
+            error = str(record.get("error", "")) if isinstance(record, dict) else ""
+            return status_of(spec, self.run(spec), "failed", error)
         return status_of(spec, self.run(spec))
 
 
-def _check_same(before: Study, study: Study, path: Path) -> None:
-    if before.name != study.name:
-        raise CspoError(
-            f"{path} holds the study {before.name!r}, not {study.name!r}: choose another --out."
-        )
-    names = {spec.id for spec in study.runs}
-    for spec in before.runs:
-        if spec.id not in names:
-            raise CspoError(
-                f"{path} has the run {spec.id}, which this study has not: runs can be added to a study, but not taken "
-                "away. Choose another --out."
-            )
-
-
-def _json(path: Path, otherwise: Any) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return otherwise
-
-
-def status_of(
-    spec: RunSpec, folder: Path, state: State | None = None, error: str = ""
-) -> RunStatus:
-    """Return how far a run is, from the end of its progress.csv; `state` if that is known already."""
-    epochs = progress_file(folder)
-    columns = _newest(epochs)
+def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
+    """Return how far a run is, from the end of its progress.csv; `state` if it is known already."""
+    file, config = progress_file(run), spec.config
+    columns = _newest(file)
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
-        archived = epochs.suffix == ".gz"  # only finished runs are
-        finished = done == spec.config.epochs and (archived or is_finished(spec.config, folder))
+        archived = file.suffix == ".gz"  # only finished runs are
+        finished = done == config.epochs and (archived or is_finished(config, run))
         state = "finished" if finished else "stopped" if done else "waiting"
     speeds = [speed for speed in columns.get("steps_per_second", []) if speed > 0]
+    limits = tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
     return RunStatus(
         id=spec.id,
         task=spec.task,
         state=state,
         epochs_done=done,
-        epochs=spec.config.epochs,
-        steps=spec.config.epochs * spec.config.steps_per_epoch,
+        epochs=config.epochs,
+        steps=spec.steps,
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
-        limit=tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
-        or spec.config.cost_limit,
+        limit=limits or config.cost_limit,
         steps_per_second=sum(speeds) / len(speeds) if speeds else math.nan,
         error=error,
     )

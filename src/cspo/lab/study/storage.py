@@ -1,4 +1,4 @@
-"""Runs of a study in storage that every node reaches by an address: s3://bucket/study, gs://..., file:///...
+"""Runs of a study in storage that every node reaches by an address: s3://bucket/study, file:///...
 
 A run trains in a folder of its own node and is copied up as one archive per checkpoint. The archive
 gets a name that was never used before, and only then a small file, current.json, is pointed at it,
@@ -8,6 +8,10 @@ with its digest: whatever is interrupted, what was there before is intact. In st
     runs/<id>/current.json    which archive holds the run, its digest and its epochs
     runs/<id>/epoch-....zip   the run folder
     runs/<id>/progress.csv    for looking at; the archive has it too
+
+Ray's own storage cannot replace this: `ray.train` copies a folder file by file over the one before,
+without a digest or an owner, so that a lost node leaves a mixture; and it needs PyArrow. fsspec
+does the ordinary work.
 """
 
 from __future__ import annotations
@@ -26,26 +30,13 @@ from typing import Any
 from cspo.errors import CspoError
 from cspo.runs.checkpoint import SUFFIX, list_checkpoints
 
-ATOMIC = {
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "az",
-    "abfs",
-    "abfss",
-    "memory",
-}  # a write is seen as a whole or not at all
+# Where a write is seen as a whole or not at all, and where there are no folders to be made.
+ATOMIC = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 LEFT_OUT = (".lock", ".owner")
 
 
 class Superseded(CspoError):
     """Another worker has taken this run over: this one must not write any more."""
-
-
-def is_address(text: str) -> bool:
-    """Whether a place is an address of fsspec rather than a folder."""
-    return "://" in text
 
 
 class Storage:
@@ -54,25 +45,20 @@ class Storage:
     def __init__(self, address: str) -> None:
         """Open an address; nothing is written yet."""
         self.address = address.rstrip("/")
+        self._atomic = address.partition("://")[0] in ATOMIC
         with self._explained():
             import fsspec  # type: ignore[import-untyped]
 
             self._files, root = fsspec.core.url_to_fs(self.address)
             self._root = root.rstrip("/")
-        protocol = self._files.protocol
-        self._atomic = not ATOMIC.isdisjoint(
-            {protocol} if isinstance(protocol, str) else set(protocol)
-        )
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file, or None if there is none."""
-        with self._explained():
+        with self._explained(), contextlib.suppress(FileNotFoundError):
             self._files.invalidate_cache()
-            try:
-                content: bytes = self._files.cat_file(f"{self._root}/{name}")
-            except FileNotFoundError:
-                return None
-        return content
+            content: bytes = self._files.cat_file(f"{self._root}/{name}")
+            return content
+        return None
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return a JSON object, or an empty one if it is not there or cannot be read."""
@@ -86,7 +72,7 @@ class Storage:
         """Write a file so that it is seen as a whole or not at all."""
         path = f"{self._root}/{name}"
         with self._explained():
-            if self._atomic:  # and without folders
+            if self._atomic:
                 self._files.pipe_file(path, content)
                 return
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -96,13 +82,11 @@ class Storage:
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted."""
-        with self._explained():
+        paths: list[str] = []
+        with self._explained(), contextlib.suppress(FileNotFoundError):
             self._files.invalidate_cache()
-            try:
-                found = self._files.ls(f"{self._root}/{folder}", detail=False)
-            except FileNotFoundError:
-                return []
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found)
+            paths = self._files.ls(f"{self._root}/{folder}", detail=False)
+        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -120,36 +104,47 @@ class Storage:
         """Say in one line what storage, or the package that reaches it, complains about."""
         try:
             yield
-        except CspoError:
-            raise
         except ImportError as error:
-            raise CspoError(
-                f"{self.address} needs a package that is not installed: {error}"
-            ) from error
+            needs = f"{self.address} needs a package that is not installed"
+            raise CspoError(f"{needs}: {error}") from error
         except Exception as error:  # every kind of storage has its own errors
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise CspoError(f"Cannot use {self.address}: {said}") from error
+            fault = " ".join(str(error).split()) or type(error).__name__
+            raise CspoError(f"Cannot use {self.address}: {fault}") from error
 
 
 class StoredRun:
     """One run in storage."""
+
+    ask_every = 2.0  # seconds between two questions who the owner is
 
     def __init__(self, storage: Storage, name: str) -> None:
         """`name` is the id of the run."""
         self.storage, self.name = storage, name
         self._at = f"runs/{name}"
 
-    def claim(self, owner: dict[str, Any]) -> None:
-        """Say who may write from now on."""
+    def claim(self, token: str, *, stop: bool = False) -> None:
+        """Make `token` the owner of the run, and every other process that trains it end."""
+        owner = {"token": token, "stop": stop}
         self.storage.write(f"{self._at}/owner.json", json.dumps(owner).encode())
 
     def owner(self) -> dict[str, Any]:
         """Return who may write."""
         return self.storage.read_json(f"{self._at}/owner.json")
 
+    def is_free(self) -> bool:
+        """Whether no process holds the run: storage has no locks, the owner alone decides."""
+        return True
+
+    def keep_log(self, text: str) -> None:
+        """Keep what is to be known about a failure."""
+        self.storage.write(f"logs/{self.name}.log", text.encode())
+
     def version(self) -> str:
         """Return the name of the current archive; empty if there is none."""
-        return str(self.storage.read_json(f"{self._at}/current.json").get("archive", ""))
+        return str(self._pointer().get("archive", ""))
+
+    def _pointer(self) -> dict[str, Any]:
+        return self.storage.read_json(f"{self._at}/current.json")
 
     def push(self, folder: Path, token: str) -> str:
         """Copy a run folder up and return the name of the archive.
@@ -164,12 +159,8 @@ class StoredRun:
         if self.owner().get("token") != token:
             self.storage.remove(f"{self._at}/{archive}")
             raise Superseded(f"{self.name} is trained by another worker now.")
-        before = self.version()
-        pointer = {
-            "archive": archive,
-            "sha256": hashlib.sha256(content).hexdigest(),
-            "epochs": epochs,
-        }
+        before, digest = self.version(), hashlib.sha256(content).hexdigest()
+        pointer = {"archive": archive, "sha256": digest, "epochs": epochs}
         self.storage.write(f"{self._at}/current.json", json.dumps(pointer).encode())
         progress = folder / "progress.csv"
         if progress.exists():
@@ -180,30 +171,19 @@ class StoredRun:
         return archive
 
     def pull(self, folder: Path) -> str:
-        """Replace a folder by the newest intact copy of the run; returns its archive, or "" if there is none."""
-        pointer = self.storage.read_json(f"{self._at}/current.json")
-        names = [str(pointer.get("archive", "")), *reversed(self._archives())]
-        for name in dict.fromkeys(name for name in names if name):
-            content = self.storage.read(f"{self._at}/{name}")
-            digest = pointer.get("sha256") if name == pointer.get("archive") else None
+        """Replace a folder by the newest intact copy; returns its archive, or "" without one."""
+        pointer = self._pointer()
+        current = str(pointer.get("archive", ""))
+        for name in dict.fromkeys([current, *reversed(self._archives())]):
+            content = self.storage.read(f"{self._at}/{name}") if name else None
+            digest = pointer.get("sha256") if name == current else None
             if content is not None and _is_intact(content, digest):
                 unpack(content, folder)
                 return name
         return ""
 
-    def pull_progress(self, folder: Path) -> None:
-        """Fetch only what shows how far the run is."""
-        content = self.storage.read(f"{self._at}/progress.csv")
-        if content is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "progress.csv").write_bytes(content)
-
     def _archives(self) -> list[str]:
-        return [
-            name
-            for name in self.storage.names(self._at)
-            if name.startswith("epoch-") and name.endswith(".zip")
-        ]
+        return [name for name in self.storage.names(self._at) if name.endswith(".zip")]
 
 
 def pack(folder: Path) -> tuple[int, bytes]:
@@ -213,19 +193,16 @@ def pack(folder: Path) -> tuple[int, bytes]:
     a checkpoint before it is written; rows after it are taken back when the run is resumed.
     """
     checkpoints = list_checkpoints(folder / "checkpoints")
-    epochs = (
-        int(checkpoints[-1].name.removeprefix("epoch-").removesuffix(SUFFIX)) if checkpoints else 0
-    )
-    others = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.suffix not in (SUFFIX, ".partial") and path.name not in LEFT_OUT
-    ]
+    epochs = int(checkpoints[-1].stem.removeprefix("epoch-")) if checkpoints else 0
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    others = [path for path in files if path.suffix not in (SUFFIX, ".partial")]
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for path in [*checkpoints, *others]:
-            data = path.read_bytes()
-            archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix()), data)
+            if path.name not in LEFT_OUT:
+                # Without the time: equal folders are equal archives.
+                entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
+                archive.writestr(entry, path.read_bytes())
     return epochs, content.getvalue()
 
 

@@ -6,98 +6,27 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from cspo.lab.study.grid import Study
 from cspo.lab.study.state import RunStatus
 from cspo.runs.summary import duration, short_number
 
-ORDER = (
-    "running",
-    "failed",
-    "stopped",
-    "waiting",
-    "finished",
-)  # of the rows, where not all can be shown
-STYLES = {
-    "running": "bold",
-    "failed": "bold red",
-    "finished": "green",
-    "stopped": "yellow",
-    "waiting": "dim",
-}
+ORDER = ("running", "failed", "stopped", "waiting", "finished")  # where not all can be shown
+STYLES = dict(zip(ORDER, ("bold", "bold red", "yellow", "dim", "green"), strict=True))
+COLUMNS = ("done", "return", "cost/limit", "steps/s", "left")  # to the right of run and state
 PLAIN_WIDTH = 150  # of a table that goes to a file
+Statuses = Mapping[str, RunStatus]  # by the id of the run
 
 
-class View(Protocol):
-    """Shows a study while it goes on."""
-
-    def start(
-        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
-    ) -> None:
-        """Begin."""
-        ...
-
-    def event(self, kind: str, text: str, statuses: Mapping[str, RunStatus] | None = None) -> None:
-        """Tell what happened to a run; `text` begins with its id."""
-        ...
-
-    def update(self, statuses: Mapping[str, RunStatus]) -> None:
-        """Show how far the runs are."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Print some lines."""
-        ...
-
-    def stop(self, statuses: Mapping[str, RunStatus]) -> None:
-        """Leave the terminal as it was."""
-        ...
-
-
-def make_view(stream: IO[str] | None = None) -> View:
+def make_view(stream: IO[str] | None = None) -> PlainView:
     """Return what fits the stream: a live table on a terminal, lines in a file or a pipe."""
     stream = stream or sys.stdout
     return LiveView(stream) if stream.isatty() else PlainView(stream)
 
 
-def opening(study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]) -> str:
-    """Return the line a study begins with."""
-    states = [status.state for status in statuses.values()]
-    kept = f", {states.count('finished')} finished already" if "finished" in states else ""
-    begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
-    total = (
-        f"{len(states)} of {len(study.runs)}" if len(states) < len(study.runs) else f"{len(states)}"
-    )
-    return f"study {study.name}: {total} runs{kept}{begun}, {slots} at a time, in {folder}"
-
-
-def ending(
-    finished: Sequence[str],
-    failed: Mapping[str, str],
-    attempts: Mapping[str, int],
-    seconds: float,
-    folder: Path,
-) -> str:
-    """Return the lines a study ends with: how many runs there are, and the errors of those that failed."""
-    total = len(finished) + len(failed)
-    lines = [f"{len(finished)} of {total} runs are finished, {duration(seconds)} in this start."]
-    for name, error in failed.items():
-        tries = f"{attempts[name]} attempt{'s' if attempts[name] > 1 else ''}"
-        lines.append(f"failed after {tries}: {name}: {error}")
-    if failed:
-        lines.append(
-            "The same command tries the failed ones again; their output is in "
-            + str(folder / "logs")
-            + "."
-        )
-    elif not failed:
-        lines.append(f"next: cspo report {folder}")
-    return "\n".join(lines)
-
-
 def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
-    """Return the time left of a study, at the speeds seen so far on the same task, or on any; nan if none is known."""
+    """Return the time left at the speeds seen on the same task, or on any; nan if there is none."""
     speeds: dict[str, list[float]] = {}
     for status in statuses:
         if status.steps_per_second > 0:
@@ -121,84 +50,84 @@ def cost_text(status: RunStatus) -> str:
 
 
 class PlainView:
-    """One line per event, without control characters."""
+    """Shows a study while it goes on: one line per event, without control characters."""
+
+    slots = 1
 
     def __init__(self, stream: IO[str]) -> None:
-        """See `make_view`."""
-        self.stream, self.slots = stream, 1
+        """Write to a stream."""
+        self.stream = stream
 
-    def start(
-        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
-    ) -> None:
-        """See `View`."""
+    def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
+        """Begin."""
         self.slots = slots
-        self.say(opening(study, folder, slots, statuses))
+        states = [status.state for status in statuses.values()]
+        kept = f", {states.count('finished')} finished already" if "finished" in states else ""
+        begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
+        part = f" of {len(study.runs)}" if len(states) < len(study.runs) else ""
+        runs = f"{len(states)}{part} runs{kept}{begun}"
+        self.say(f"study {study.name}: {runs}, {slots} at a time, in {folder}")
 
-    def event(self, kind: str, text: str, statuses: Mapping[str, RunStatus] | None = None) -> None:
-        """See `View`."""
+    def event(self, kind: str, text: str, statuses: Statuses | None = None) -> None:
+        """Tell what happened to a run; with `statuses`, `text` is its id and numbers follow."""
         self.say(f"{kind:<8}  {text}{'' if statuses is None else self._numbers(text, statuses)}")
 
-    def _numbers(self, name: str, statuses: Mapping[str, RunStatus]) -> str:
+    def _numbers(self, name: str, statuses: Statuses) -> str:
         status, everyone = statuses[name], list(statuses.values())
         done = sum(one.state == "finished" for one in everyone)
         left = duration(seconds_left(everyone, self.slots))
         numbers = f"return {short_number(status.episode_return)}, cost {cost_text(status)}"
         return f": {numbers}  ({done} of {len(everyone)} finished, {left} left)"
 
-    def update(self, statuses: Mapping[str, RunStatus]) -> None:
-        """See `View`."""
+    def update(self, statuses: Statuses) -> None:
+        """Show how far the runs are: lines tell only what happens."""
 
     def say(self, text: str) -> None:
-        """See `View`."""
+        """Print some lines."""
         print(text, file=self.stream, flush=True)
 
-    def stop(self, statuses: Mapping[str, RunStatus]) -> None:
-        """See `View`."""
+    def stop(self, statuses: Statuses) -> None:
+        """Leave the terminal as it was: lines change nothing about it."""
 
 
-class LiveView:
+class LiveView(PlainView):
     """A table that is redrawn in place; what went wrong is printed above it."""
 
     def __init__(self, stream: IO[str]) -> None:
-        """See `make_view`."""
+        """Draw on the terminal behind a stream."""
+        super().__init__(stream)
         from rich.console import Console
         from rich.live import Live
 
-        self.slots = 1
-        self.console = Console(file=stream, highlight=False)
-        self.live = Live(
-            console=self.console, auto_refresh=False, transient=True, redirect_stderr=False
-        )
+        console = self.console = Console(file=stream, highlight=False)
+        self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stderr=False)
 
-    def start(
-        self, study: Study, folder: Path, slots: int, statuses: Mapping[str, RunStatus]
-    ) -> None:
-        """See `View`."""
-        self.slots = slots
-        self.console.print(opening(study, folder, slots, statuses), markup=False)
+    def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
+        """Draw the table for the first time."""
+        super().start(study, folder, slots, statuses)
         self.live.start()
         self.update(statuses)
 
-    def event(self, kind: str, text: str, statuses: Mapping[str, RunStatus] | None = None) -> None:
-        """See `View`."""
+    def event(self, kind: str, text: str, statuses: Statuses | None = None) -> None:
+        """Print what the table does not tell."""
         if kind in ("repaired", "failed"):
             self.console.print(f"{kind}  {text}", markup=False, style=STYLES.get(kind, "yellow"))
 
-    def update(self, statuses: Mapping[str, RunStatus]) -> None:
-        """See `View`."""
-        everyone = list(statuses.values())
-        room = max(self.console.height - 6, 3)
-        self.live.update(table(everyone, self.slots, self.console.width, room), refresh=True)
+    def update(self, statuses: Statuses) -> None:
+        """Draw the table again, as much of it as fits."""
+        self.live.update(self._table(statuses, max(self.console.height - 6, 3)), refresh=True)
+
+    def _table(self, statuses: Statuses, rows: int) -> Any:
+        return table(list(statuses.values()), self.slots, self.console.width, rows)
 
     def say(self, text: str) -> None:
-        """See `View`."""
+        """Print above the table."""
         self.console.print(text, markup=False)
 
-    def stop(self, statuses: Mapping[str, RunStatus]) -> None:
-        """See `View`."""
+    def stop(self, statuses: Statuses) -> None:
+        """Leave the whole table behind."""
         self.live.stop()
-        everyone = list(statuses.values())
-        self.console.print(table(everyone, self.slots, self.console.width, len(everyone)))
+        self.console.print(self._table(statuses, len(statuses)))
 
 
 def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> Any:
@@ -217,7 +146,7 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
     names = max(20, width - (8 + 5 + 8 + costs + 7 + 8) - 6 * gap)  # what the other columns leave
     drawn.add_column("run", no_wrap=True)
     drawn.add_column("state", no_wrap=True)
-    for name in ("done", "return", "cost/limit", "steps/s", "left"):
+    for name in COLUMNS:
         drawn.add_column(name, justify="right", no_wrap=True)
     for status in shown:
         violated = any(c > d for c, d in zip(status.cost, status.limit, strict=False))
@@ -236,15 +165,14 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
 
 
 def count(statuses: Sequence[RunStatus], slots: int, shown: int) -> str:
-    """Return the line under the table: how many runs are in which state, and the time left of them all."""
+    """Return the line under the table: the number of runs in each state, the time left in all."""
     states = [status.state for status in statuses]
-    parts = [
-        f"{states.count(state)} {state}" for state in ("finished", *ORDER[:-1]) if state in states
-    ]
+    known = [state for state in ("finished", *ORDER[:-1]) if state in states]
+    parts = ", ".join(f"{states.count(state)} {state}" for state in known)
     left = seconds_left(statuses, slots)
     time_left = f"; {duration(left)} left in all" if left > 0 else ""
     hidden = f"; {len(states) - shown} not shown" if shown < len(states) else ""
-    return f"{len(states)} runs: {', '.join(parts)}{time_left}{hidden}"
+    return f"{len(states)} runs: {parts}{time_left}{hidden}"
 
 
 def _shortened(name: str, width: int) -> str:

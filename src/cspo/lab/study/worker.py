@@ -30,10 +30,9 @@ def work(settings: dict[str, Any], folder: str) -> None:
 
 
 def _resumed(config: TrainConfig, path: Path) -> Trainer:
-    before = load_config(path, config.plugin)
-    changes: dict[str, Any] = (
-        {} if config.threads == before.threads else {"threads": config.threads}
-    )
+    changes: dict[str, Any] = {}
+    if config.threads != load_config(path, config.plugin).threads:
+        changes["threads"] = config.threads
     if config.plugin is not None:
         changes["plugin"] = config.plugin
     return Trainer.resume(path, **changes)
