@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.runs.checkpoint import write_text
+from cspo.runs.files import write_text
 
 DOCS = Path(__file__).parent
 PAGE, TIMES = DOCS / "algorithms" / "README.md", DOCS / "algorithms" / "times.jsonl"

@@ -13,7 +13,7 @@ from PIL import Image
 
 from cspo.envs import TaskRow, make_batch, native_tasks
 from cspo.envs.tools.render import Renderer
-from cspo.runs.checkpoint import write_atomically, write_text
+from cspo.runs.files import write_bytes, write_text
 
 DOCS = Path(__file__).parent
 SIZE = (400, 300)
@@ -71,7 +71,7 @@ def write_picture(picture: np.ndarray, path: Path) -> None:
     )
     size = len(content.getvalue())
     assert size < LARGEST, f"{path.name} has {size} bytes"
-    write_atomically(path, lambda target: target.write_bytes(content.getvalue()))
+    write_bytes(path, content.getvalue())
     print(f"{path.relative_to(DOCS.parent)}  {size // 1000} kB")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from cspo.lab.report import write_report
-from cspo.runs.checkpoint import write_atomically
+from cspo.runs.files import write_bytes
 
 DOCS = Path(__file__).parent
 sys.path.append(str(DOCS.parent / "tests"))
@@ -64,7 +64,7 @@ def save(picture: Image.Image, path: Path) -> None:
     picture.quantize(128, dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
     size = len(content.getvalue())
     assert size < LARGEST, f"{path.name} has {size} bytes"
-    write_atomically(path, lambda target: target.write_bytes(content.getvalue()))
+    write_bytes(path, content.getvalue())
     print(f"{path.relative_to(DOCS.parent)}  {size // 1000} kB")
 
 

@@ -13,7 +13,7 @@ from run_helpers import SMALL, TASK, TinyEnv, TwoCosts, make_tiny
 import cspo
 from cspo.errors import CspoError
 from cspo.runs import checkpoint
-from cspo.use.evaluate import Interval, mean_interval, share_interval
+from cspo.use.intervals import Interval, mean_interval, share_interval
 
 FAST = {**SMALL, "total_steps": 800}
 
