@@ -15,10 +15,10 @@ import pytest
 from chromium import Browser, Page, find_chromium, open_browser
 from report_helpers import GOAL, HOPPER, STEPS, small_study, write_run
 
-from cspo.lab.report import curve_data
+from cspo.lab.report import curves
 from cspo.lab.report.page import make_page
 from cspo.lab.report.results import Results, collect
-from cspo.lab.report.tables import all_tables
+from cspo.lab.report.write import all_tables
 
 HOSTILE = (
     '</script><script>document.title="broken"</script><img src=x onerror="document.title=1">&lt;'
@@ -98,20 +98,15 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_study(tmp_path, seeds=3, epochs=100)
-    monkeypatch.setattr(curve_data, "NUMBERS", 1000)
-    monkeypatch.setattr(curve_data, "FEWEST", 5)
+    monkeypatch.setattr(curves, "NUMBERS", 1000)
+    monkeypatch.setattr(curves, "FEWEST", 5)
     results = collect([tmp_path])
-    data = curve_data.curve_data(results)
-    curves = [
-        curve
-        for task in data["tasks"]
-        for cell in task["cells"]
-        for curve in cell["curves"].values()
-    ]
-    assert (
-        500 < sum(len(curve[name]) for curve in curves for name in ("mean", "low", "high")) <= 1000
-    )
-    assert 400 < sum(len(seed) for curve in curves for seed in curve["seeds"]) <= 1000
+    data = curves.curve_data(results)
+    cells = [cell for task in data["tasks"] for cell in task["cells"]]
+    drawn = [curve for cell in cells for curve in cell["curves"].values()]
+    numbers = sum(len(curve[name]) for curve in drawn for name in ("mean", "low", "high"))
+    assert 500 < numbers <= 1000
+    assert 400 < sum(len(seed) for curve in drawn for seed in curve["seeds"]) <= 1000
     cell = data["tasks"][0]["cells"][0]
     epochs = data["tasks"][0]["grids"][cell["grid"]]["epochs"]
     assert epochs[-1] == 99  # the last one is always there
@@ -123,7 +118,7 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     ("epochs", "points"), [(1, 40), (39, 40), (40, 40), (41, 40), (500, 130), (7, 1)]
 )
 def test_thinning_keeps_the_last_epoch_and_even_gaps(epochs: int, points: int) -> None:
-    kept = curve_data.stride(epochs, points)
+    kept = curves.stride(epochs, points)
     assert len(kept) <= points and kept[-1] == epochs - 1
     assert len(set(np.diff(kept))) <= 1
     assert len(kept) == epochs if epochs <= points else len(kept) >= points / 2

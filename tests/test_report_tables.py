@@ -16,17 +16,12 @@ from cspo.errors import CspoError
 from cspo.lab.report import Results, collect, paper
 from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
 from cspo.lab.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
-from cspo.lab.report.reading import parts_of
+from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import last_epochs
-from cspo.lab.report.tables import (
-    all_tables,
-    improvement_table,
-    main_table,
-    recovery_table,
-    split_table,
-    variants_table,
-)
-from cspo.lab.report.versus import versus_table
+from cspo.lab.report.runs import parts_of
+from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
+from cspo.lab.report.versus import improvement_table, versus_table
+from cspo.lab.report.write import all_tables
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "reference" / "paper"
@@ -254,7 +249,7 @@ def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
         "better",
         "one seed: no interval",
     ]
-    count = paper.recovery_metrics()["Hopper", "CSPO"].violating_epochs
+    count = paper.recovery_metrics()["Hopper", "CSPO"]["#V"]
     assert count.spread is not None
     assert beside["VF"][4] == f"{count.value / 350:.3f} ± {count.spread / 350:.3f}"
 
@@ -503,6 +498,22 @@ def test_a_study_folder(tmp_path: Path) -> None:
     assert f"1 of 4 runs have not started: {HOPPER}-cspo-high-seed1" in " ".join(results.notes)
 
 
+def test_a_run_is_what_its_settings_and_its_study_say_not_what_its_folder_is_called(
+    tmp_path: Path,
+) -> None:
+    name = f"{HOPPER}-cspo-high-seed0"
+    write_run(tmp_path / "alone" / name, 4, planned=4, seed=7, algo="ppo-lag")
+    (run,) = collect([tmp_path / "alone"]).runs
+    assert (run.algo, run.variant, run.seed) == ("ppo-lag", "", 7)
+    write_run(tmp_path / "study" / "runs" / name, 4, planned=4)
+    study = f'tasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\nplugin = "gone.py"\n'
+    variants = "".join(f'[[variants]]\nname = "{one}"\n' for one in ("low", "high"))
+    (tmp_path / "study" / "study.toml").write_text(study + variants)  # its plugin is not at hand
+    for folder in ("study", "study/runs", f"study/runs/{name}"):
+        (run,) = collect([tmp_path / folder]).runs
+        assert (run.label, run.seed) == ("cspo high", 0), folder
+
+
 def test_what_cannot_be_reported(tmp_path: Path) -> None:
     with pytest.raises(CspoError, match="There is no folder"):
         collect([tmp_path / "nothing"])
@@ -542,15 +553,12 @@ def test_the_paper_s_numbers() -> None:
     assert len(paper.recovery_metrics()) == 9 * 6
     assert len(paper.sensitivity_split()) == 6
     entry = paper.main_results()["Ant", "CSPO"]
-    assert (entry.returns.value, entry.returns.spread, entry.cost.value, entry.cost.spread) == (
-        3231.6,
-        84.8,
-        24.5,
-        0.3,
-    )
+    returns, cost = entry["return"], entry["cost"]
+    assert (returns.value, returns.spread, cost.value, cost.spread) == (3231.6, 84.8, 24.5, 0.3)
     assert {task for task, _ in paper.main_results()} == set(paper.TASKS.values())
-    assert {algo for _, algo in paper.main_results()} == set(list(paper.ALGORITHMS.values())[:12])
-    assert {algo for _, algo in paper.recovery_metrics()} <= set(paper.ALGORITHMS.values())
+    names = [name_of(algo) for algo in paper.ALGORITHMS]
+    assert {algo for _, algo in paper.main_results()} == set(names[:12])
+    assert {algo for _, algo in paper.recovery_metrics()} <= set(names)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the reference data are not here")

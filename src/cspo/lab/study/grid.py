@@ -170,21 +170,17 @@ def _runs(fields: Fields, environments: bool) -> Iterator[RunSpec]:
         if config is None:
             continue
         for seed in fields.seeds:
-            parts = (
-                _in_a_path(combination.task),
-                combination.algo,
-                combination.variant,
-                f"seed{seed}",
-            )
-            name = "-".join(part for part in parts if part)
+            name = run_id(combination.task, combination.algo, combination.variant, seed)
             yield RunSpec(
                 name, combination.task, combination.algo, combination.variant, seed,
                 dataclasses.replace(config, seed=seed),
             )  # fmt: skip
 
 
-def _in_a_path(task: str) -> str:
-    return task.replace("/", "-").replace(":", "-")
+def run_id(task: str, algo: str, variant: str, seed: int) -> str:
+    """Return what a run of a study is called, which is also the name of its folder."""
+    parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
+    return "-".join(part for part in parts if part)
 
 
 def _combinations(fields: Fields) -> Iterator[Combination]:
