@@ -1,4 +1,4 @@
-"""Write everything in docs/evidence/ that is computed, from the archived studies in results/, without training.
+"""Write all that is computed in docs/evidence/, from the archived studies in results/.
 
 make evidence
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from cspo.lab.metrics import Recovery, RecoverySummary, SplitPart, Spread
 
 NOTES = """\
-VF    share of violating epochs after the first {skip:g} % of training; #V their number, of so many epochs
+VF    share of violating epochs after the first {skip:g} % of training; \
+#V their number, of so many epochs
 TTS   epochs until a violated limit is kept again, mean over violations
 RP    return when it is kept again, over return when the violation began
 worst greatest cost of those epochs minus the limit; below zero if the limit was never violated
@@ -29,7 +30,10 @@ RP?   violations left out of RP: they began at a return of zero or less, or one 
 
 @dataclass(frozen=True)
 class MetricsOptions:
-    """Measure how runs recover from violations: frequency (VF), time to safety (TTS), reward preservation (RP)."""
+    """Measure how runs recover from violations.
+
+    Violation frequency (VF), time to safety (TTS), reward preservation (RP).
+    """
 
     runs: Annotated[
         tuple[Path, ...],
@@ -182,7 +186,7 @@ def _label(runs: Group) -> str:
 
 
 def _print_splits(groups: Sequence[Group]) -> None:
-    """Print TTS and RP where the constraint is flat and steep, of runs that log its gradient norm."""
+    """Print TTS and RP where the constraint is flat and steep, of runs that log its gradient."""
     lines = []
     for runs in groups:
         parts = _split(runs)

@@ -45,7 +45,7 @@ class Series:
 
     @property
     def violation(self) -> FloatArray:
-        """g_k (n,): the greatest cost minus limit over the constraints; nan where a cost is unknown."""
+        """g_k (n,): the greatest cost minus limit over constraints; nan where a cost is unknown."""
         return np.asarray(np.max(self.cost - self.limit, axis=1), dtype=np.float64)
 
 
@@ -87,13 +87,13 @@ def read_series(
 
 
 def progress_file(folder: Path) -> Path:
-    """Return the file with the epochs of a run: progress.csv, or progress.csv.gz of a run that was archived."""
+    """Return the file with the epochs of a run: progress.csv, or progress.csv.gz."""
     plain, packed = folder / "progress.csv", folder / "progress.csv.gz"
     return packed if packed.is_file() and not plain.is_file() else plain
 
 
 def _planned_epochs(file: Path) -> int:
-    """Return how many epochs the run of a progress.csv is meant to have, or 0 where that is not written down."""
+    """Return how many epochs the run of a progress.csv should have, or 0 if nothing says so."""
     settings = read_settings(file.with_name("config.toml")) if _is_ours(file) else {}
     steps, per_epoch = settings.get("total_steps"), settings.get("steps_per_epoch")
     if not isinstance(steps, int) or not isinstance(per_epoch, int) or per_epoch < 1:
@@ -214,9 +214,8 @@ def _limits(
         return [np.full(rows, float(limit))] * count
     found = _find(columns, "limit", names, file)
     if not found:
-        raise CspoError(
-            f"{file} has no column for the cost limit. Give the limit with --limit, such as --limit 25."
-        )
+        hint = "Give the limit with --limit, such as --limit 25."
+        raise CspoError(f"{file} has no column for the cost limit. {hint}")
     if len(found) == 1:
         return found * count  # one limit for all
     if len(found) != count:

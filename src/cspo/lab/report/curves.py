@@ -1,4 +1,4 @@
-"""One quantity of all seeds of a cell, epoch by epoch: what the figures draw, and the page's data."""
+"""One quantity of all seeds of a cell, epoch by epoch: for the figures, and as the page's data."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def looks_of(cells: Sequence[Cell]) -> dict[str, Look]:
 
 
 def _class_of(algo: str) -> Any:
-    """Return the class of an algorithm; None where it is a plugin's, which a report does not load."""
+    """Return the class of an algorithm; None for a plugin's, which a report does not load."""
     try:
         return get_algorithm(algo)
     except CspoError:

@@ -105,7 +105,7 @@ class Results:
         return next((cell for cell in self.cells if (cell.task, cell.label) == (task, label)), None)
 
     def left_out(self) -> list[RunResult]:
-        """Return the runs that are in no cell: they are not finished, and others of their kind are."""
+        """Return the runs in no cell: they are not finished, and others of their kind are."""
         used = {id(run) for cell in self.cells for run in cell.runs}
         return [run for run in self.runs if id(run) not in used]
 
@@ -158,7 +158,7 @@ def last_epochs(epochs: int) -> int:
 
 
 def on_shared_seeds(first: Cell, second: Cell) -> tuple[Cell, Cell]:
-    """Return two cells without the runs whose seed the other lacks; unchanged if they share none."""
+    """Return two cells without runs whose seed the other lacks; unchanged if they share none."""
     shared = {run.seed for run in first.runs} & {run.seed for run in second.runs}
     if not shared:
         return first, second

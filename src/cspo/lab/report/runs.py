@@ -147,7 +147,7 @@ def _config(settings: Mapping[str, Any]) -> TrainConfig | None:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
-    """Return a text that is equal for runs that differ by their seed, or in what changes no result."""
+    """Return a text that is equal for runs that differ by seed, or in what changes no result."""
     free = {"seed", "threads", "tensorboard", "checkpoint_every", "keep_checkpoints", "plugin"}
     kept = {key: value for key, value in settings.items() if key not in free}
     return json.dumps(kept, sort_keys=True, default=str)

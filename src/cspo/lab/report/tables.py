@@ -37,7 +37,7 @@ def identity(cell: Cell) -> dict[str, Value]:
 
 
 def notes_of(results: Results) -> list[str]:
-    """Return what stands under every table: how the runs differ from the paper's, what is missing."""
+    """Return what stands under every table: how runs differ from the paper's, what is missing."""
     steps = sorted({cell.steps for cell in results.cells})
     seeds = sorted({cell.seeds for cell in results.cells})
     notes = []
@@ -51,7 +51,7 @@ def notes_of(results: Results) -> list[str]:
 
 
 def _averaged(cells: Sequence[Cell]) -> str:
-    """Return over how many epochs return and cost are averaged, and what stands after the ± sign."""
+    """Return over how many epochs return and cost are averaged, and what ± means."""
     epochs = sorted({cell.epochs for cell in cells})
     width = "After ± stands half the width of the interval; the CSV file has its bounds."
     if epochs in ([], [paper.LAST_EPOCHS]):
@@ -66,7 +66,7 @@ def span(values: Sequence[int]) -> str:
 
 
 def main_table(results: Results) -> Table:
-    """Return and cost of every algorithm on every task; the best return within the limit is bold."""
+    """Return and cost of every algorithm on every task; the best return that is safe is bold."""
     rows: list[tuple[Entry, ...]] = []
     for task in results.tasks:
         cells = [results.cell(task, label) for label in results.labels]

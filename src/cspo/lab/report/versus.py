@@ -1,4 +1,4 @@
-"""One algorithm against each other one, task by task: what differs, and whether seeds explain it."""
+"""One algorithm against each other one: what differs, and whether seeds explain it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _record(
 
 
 def improvement_table(results: Results, label: str = "cspo") -> Table:
-    """The probability that a run of `label` has a higher return than one of each other algorithm."""
+    """The probability that a run of `label` has a higher return than one of each other label."""
     others = [other for other in results.labels if other != label]
     rows: dict[str, dict[str, str]] = {}  # task: algorithm: text
     if others:

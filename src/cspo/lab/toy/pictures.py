@@ -128,7 +128,7 @@ def _rendered(figure: Any, kind: str, **options: Any) -> bytes:
 
 
 def _animation(figure: Any, lines: list[Lines], paths: Sequence[Trajectory]) -> bytes:
-    """Return a GIF of the trajectories growing; early iterations, where most happens, take longer."""
+    """Return a GIF of the growing trajectories; early ones, where most happens, take longer."""
     from PIL import Image
 
     last = len(paths[0].g) - 1
