@@ -146,8 +146,9 @@ def test_variants_get_an_ablation_figure_with_their_own_limits(tmp_path: Path) -
     (tmp_path / "study.toml").write_text(names, encoding="utf-8")
     for limit in (5, 25, 50):
         for seed in (0, 1):
-            write_run(tmp_path / "runs", seed=seed, variant=f"limit-{limit}", returns=[1, 2, 3 + seed], cost=[limit] * 3,
-                      limit=(limit,))  # fmt: skip
+            of_seed = {"seed": seed, "returns": [1, 2, 3 + seed]}
+            of_limit = {"variant": f"limit-{limit}", "cost": [limit] * 3, "limit": (limit,)}
+            write_run(tmp_path / "runs", **of_seed, **of_limit)
     figure = figures_of(tmp_path)["ablation"]
     returns, costs = figure.axes
     assert [text.get_text() for text in returns.get_yticklabels()] == [

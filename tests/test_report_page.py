@@ -1,4 +1,4 @@
-"""The page of a report: what it says is in the data, no text can break it, and it works in a real browser."""
+"""The page of a report: it says what the data say, no text breaks it, and browsers run it."""
 
 from __future__ import annotations
 
@@ -241,12 +241,8 @@ def test_the_page_fits_loads_nothing_and_reports_no_error(
 ) -> None:
     page = open_page(browser, study / "index.html", width, dark=dark)
     assert page.run("document.documentElement.scrollWidth") <= width
-    assert (
-        page.run(
-            "Math.max(...Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth))"
-        )
-        <= width
-    )
+    widths = "Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth)"
+    assert page.run(f"Math.max(...{widths})") <= width
     assert page.problems() == []
     assert {request.split(":")[0] for request in page.requests()} == {"file"}
     ground = page.run("getComputedStyle(document.body).backgroundColor")
@@ -278,11 +274,9 @@ def test_the_task_of_the_table_can_be_chosen_and_a_row_leads_to_its_runs(
     browser: Browser, study: Path
 ) -> None:
     page = open_page(browser, study / "index.html")
-    page.run(
-        f"const s = document.getElementById('main-task'); s.value = {GOAL!r}; s.dispatchEvent(new Event('change'))"
-    )
-    hidden = "Array.from(document.querySelectorAll('#main-table tbody tr')).filter(row => !row.hidden).length"
-    assert page.run(hidden) == 3
+    choose(page, "main-task", GOAL)
+    rows = "Array.from(document.querySelectorAll('#main-table tbody tr'))"
+    assert page.run(f"{rows}.filter(row => !row.hidden).length") == 3
     page.click("#main-table tbody tr:not([hidden]) a")
     page.until("document.querySelectorAll('details[open]').length === 1")
     assert f"{GOAL}-cspo-seed2" in page.run("document.querySelector('details[open]').textContent")
@@ -320,17 +314,18 @@ def test_pointing_at_a_curve_shows_the_values_of_that_epoch(browser: Browser, st
     page.centre("#plots svg")
     for epoch in (3, 11):
         x, y = page.run(
-            "(() => { const svg = document.querySelector('#plots svg'), box = svg.getBoundingClientRect();"
-            f" return [box.left + svg.place.x({STEPS * (epoch + 1)}), box.top + box.height / 2]; }})()"
+            "(() => { const svg = document.querySelector('#plots svg');"
+            " const box = svg.getBoundingClientRect();"
+            f" return [box.left + svg.place.x({STEPS * (epoch + 1)}), box.top + box.height / 2];"
+            " })()"
         )
         page.mouse("mouseMoved", x + 2, y)
-        page.until(
-            f"document.getElementById('where').textContent === 'Epoch {epoch + 1} · {epoch + 1},000 steps'"
-        )
+        said = f"Epoch {epoch + 1} · {epoch + 1},000 steps"
+        page.until(f"document.getElementById('where').textContent === {said!r}")
         assert float(values(page, "cspo", 1)) == pytest.approx(returns[epoch], abs=0.06)
         assert float(values(page, "cspo", 2)) == pytest.approx(costs[epoch], abs=0.006)
-        red = """document.querySelector('#values tr[data-label="cspo"]').cells[2].classList.contains('above')"""
-        assert page.run(red) == (costs[epoch] > 25)
+        cost = """document.querySelector('#values tr[data-label="cspo"]').cells[2]"""
+        assert page.run(f"{cost}.classList.contains('above')") == (costs[epoch] > 25)
     assert (
         page.run("document.querySelectorAll('#plots .guide circle').length") == 8
     )  # four algorithms, two plots

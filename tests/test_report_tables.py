@@ -1,4 +1,4 @@
-"""From folders of runs to tables: what is collected, what is bold, what stands beside the paper's numbers."""
+"""From folders of runs to tables: what is collected, bold, and beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def write_run(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Results:
-    """Two tasks, three algorithms, two seeds, 8 epochs: constant returns and costs, so every mean is known."""
+    """Two tasks, three algorithms, two seeds, 8 epochs of constant returns and costs."""
     folder = tmp_path / "small"
     for seed, shift in ((0, -1.0), (1, 1.0)):
         for algo, value, cost in (
@@ -310,7 +310,10 @@ def test_probability_of_improvement_table(small: Results) -> None:
 
 
 def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -> None:
-    """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19; t(0.975, 2) = 4.303."""
+    """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19.
+
+    t(0.975, 2) = 4.303.
+    """
     for seed, mine, others in ((0, 1, 5), (1, 2, 6), (2, 1, 6)):
         for algo, value, bad in (
             ("cspo", 100.0 + 10 * seed, mine),
@@ -325,13 +328,16 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
     table = versus_table(collect([tmp_path]))
     assert table.header[3:] == ("return", "VF", "TTS", "worst cost")
     assert [[entry.text for entry in row] for row in table.rows] == [
-        ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],  # the seed both have; no interval, no word
+        # The seed both have; no interval, no word.
+        ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],
         [
-            "Hopper", "PPO-Lag", "yes / yes", "+7.00 [-22.81, +36.81]", "-0.619 [-0.824, -0.414] better",
-            "-4.33 [-5.77, -2.90] better", "-4.3 [-5.8, -2.9] better",
+            *("Hopper", "PPO-Lag", "yes / yes", "+7.00 [-22.81, +36.81]"),
+            *("-0.619 [-0.824, -0.414] better", "-4.33 [-5.77, -2.90] better"),
+            "-4.3 [-5.8, -2.9] better",
         ],
-        ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],  # no seed in common: all of both
-    ]  # fmt: skip
+        # No seed in common: all of both.
+        ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],
+    ]
     worse = versus_table(collect([tmp_path]), "ppo-lag")
     assert worse.rows[0][4].text == "+0.619 [+0.414, +0.824] worse"
 
@@ -483,7 +489,8 @@ def test_runs_that_differ_in_more_than_their_seed_are_noted(tmp_path: Path) -> N
 
 def test_a_study_folder(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
-        f'name = "two-alphas"\ntasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\nseeds = [0, 1]\ntotal_steps = 80_000\n'
+        f'name = "two-alphas"\ntasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\n'
+        "seeds = [0, 1]\ntotal_steps = 80_000\n"
         '[[variants]]\nname = "low"\nsettings = { alpha = [0.1] }\n'
         '[[variants]]\nname = "high"\nsettings = { alpha = [0.9] }\n'
     )
