@@ -313,7 +313,7 @@ def test_sensitivity_split_of_too_little() -> None:
     "task", ["SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyPointGoal1-v0"]
 )
 def test_omnisafe_files(task: str) -> None:
-    """What a reader with a pencil would do: cross off the epochs, one run of crosses after another."""
+    """What a reader with a pencil would do: cross off the epochs, one run after another."""
     with open(OMNISAFE / f"{task}.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     marks = "".join("x" if float(row["cost"]) > float(row["cost_limit"]) else "." for row in rows)

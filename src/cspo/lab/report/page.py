@@ -68,8 +68,8 @@ def make_page(results: Results, tables: Sequence[Table], figures: Sequence[tuple
         tables: Tables in the paper's layout; their files are in tables/.
         figures: File name without its ending, and caption, of every figure in figures/.
     """
-    notes, common, left_out = notes_of(results), _common_facts(results.runs), results.left_out()
-    unfinished = f"{len(left_out)} of {len(results.runs)} runs are not finished and left out"
+    notes, common = notes_of(results), _common_facts(results.runs)
+    few_of = f"{len(results.left_out)} of {len(results.runs)} runs"
     varied = any(cell.variant for cell in results.cells)
     template = _environment().get_template("index.html")
     return template.render(
@@ -86,7 +86,7 @@ def make_page(results: Results, tables: Sequence[Table], figures: Sequence[tuple
         figures=[(f"{FIGURES}/{name}", caption) for name, caption in figures],
         common=common,
         provenance=[_provenance(cell, common) for cell in results.cells],
-        left_out=_runs_table(unfinished, left_out, common),
+        left_out=_runs_table(f"{few_of} are not finished and left out", results.left_out, common),
         version=__version__,
     )
 

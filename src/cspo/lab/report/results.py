@@ -94,6 +94,7 @@ class Results:
 
     name: str
     runs: tuple[RunResult, ...]
+    left_out: tuple[RunResult, ...]  # of these: not finished, while others of their kind are
     cells: tuple[Cell, ...]
     tasks: tuple[str, ...]
     labels: tuple[str, ...]
@@ -103,11 +104,6 @@ class Results:
     def cell(self, task: str, label: str) -> Cell | None:
         """Return one cell, or None if there is no such run."""
         return next((cell for cell in self.cells if (cell.task, cell.label) == (task, label)), None)
-
-    def left_out(self) -> list[RunResult]:
-        """Return the runs in no cell: they are not finished, and others of their kind are."""
-        used = {id(run) for cell in self.cells for run in cell.runs}
-        return [run for run in self.runs if id(run) not in used]
 
 
 def collect(folders: Sequence[Path | str]) -> Results:
@@ -130,13 +126,16 @@ def collect(folders: Sequence[Path | str]) -> Results:
                 "Report them one by one, or name the runs to compare."
             )
     cells = tuple(_cell(list(group)) for _, group in groupby(runs, lambda run: _rank(run)[:2]))
+    used = {id(run) for cell in cells for run in cell.runs}
+    left_out = tuple(run for run in runs if id(run) not in used)
     return Results(
         name=", ".join(dict.fromkeys(folder.name for folder in read)),
         runs=tuple(runs),
+        left_out=left_out,
         cells=cells,
         tasks=tuple(dict.fromkeys(run.task for run in runs)),
         labels=tuple(dict.fromkeys(run.label for run in sorted(runs, key=_label_rank))),
-        notes=(*notes, *_notes_on(runs, cells)),
+        notes=(*notes, *_notes_on(cells, left_out)),
         description=" ".join(dict.fromkeys(one.description for one in read if one.description)),
     )
 
@@ -186,27 +185,21 @@ def _cell(group: Sequence[RunResult]) -> Cell:
     )
 
 
-def _notes_on(runs: Sequence[RunResult], cells: Sequence[Cell]) -> list[str]:
+def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]:
     notes = []
-    used = {id(run) for cell in cells for run in cell.runs}
-    for shown, said in (
-        (False, "Not finished, and left out"),
-        (True, "Not finished, but shown, since no run of their kind is"),
+    shown = [run for cell in cells for run in cell.runs if not run.finished]
+    for said, runs in (
+        ("Not finished, and left out", left_out),
+        ("Not finished, but shown, since no run of their kind is", shown),
     ):
-        listed = [run for run in runs if not run.finished and (id(run) in used) is shown]
+        listed = [f"{r.id} ({len(r.series)} of {r.series.planned_epochs} epochs)" for r in runs]
         if listed:
-            notes.append(f"{said}: {few([_progress_of(run) for run in listed])}.")
+            notes.append(f"{said}: {few(listed)}.")
     for cell in cells:
-        if len({_settings_of(run) for run in cell.runs}) > 1:
-            notes.append(f"The runs of {cell.label} on {cell.task} differ in more than their seed.")
+        which = f"The runs of {cell.label} on {cell.task}"
+        configs = [{} if run.config is None else to_dict(run.config) for run in cell.runs]
+        if len(set(map(fingerprint, configs))) > 1:
+            notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
-            notes.append(f"The runs of {cell.label} on {cell.task} have different cost limits.")
+            notes.append(f"{which} have different cost limits.")
     return notes
-
-
-def _progress_of(run: RunResult) -> str:
-    return f"{run.id} ({len(run.series)} of {run.series.planned_epochs} epochs)"
-
-
-def _settings_of(run: RunResult) -> str:
-    return "" if run.config is None else fingerprint(to_dict(run.config))

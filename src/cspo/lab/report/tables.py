@@ -121,9 +121,8 @@ def recovery_table(results: Results) -> Table:
         for name, (digits, pick) in METRICS.items():
             best = fastest if name == "TTS" else math.nan
             entries = [_spread_entry(cell, pick, digits, best) for cell in cells]
-            rows.append(
-                (Entry(paper.task_name(task) if name == "TTS" else ""), Entry(name), *entries)
-            )
+            title = paper.task_name(task) if name == "TTS" else ""
+            rows.append((Entry(title), Entry(name), *entries))
     return Table(
         name="recovery",
         title="Recovery metrics, mean and standard deviation over seeds",
