@@ -64,6 +64,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_html_stands_in_templates_only() -> None:
+    modules = sorted(Path(curves.__file__).parent.glob("*.py"))
+    assert [path.name for path in modules if "</" in path.read_text(encoding="utf-8")] == []
+    assert "|safe" not in "".join(
+        path.read_text("utf-8") for path in modules[0].parent.glob("page/*")
+    )
+
+
 def test_nothing_is_loaded_from_elsewhere(study: Path) -> None:
     html = (study / "index.html").read_text(encoding="utf-8")
     for tag, attributes in Elements(html).found:
