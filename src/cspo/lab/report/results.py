@@ -23,6 +23,10 @@ from cspo.types import FloatArray
 class Cell:
     """All seeds of one algorithm, or of one variant of it, on one task."""
 
+    task: str
+    algo: str
+    variant: str  # "" without variants
+    label: str  # what it is called in tables: "cspo", or "cspo alpha-0.1"
     runs: tuple[RunResult, ...]  # the finished ones; all of them as long as none is finished
     returns: Estimate  # interquartile mean over the last epochs and seeds
     cost: Estimate  # of the constraint that is violated most
@@ -30,26 +34,6 @@ class Cell:
     constraint: int  # its number
     epochs: int  # how many last epochs return and cost are over
     recovery: RecoverySummary
-
-    @property
-    def task(self) -> str:
-        """The task of all its runs."""
-        return self.runs[0].task
-
-    @property
-    def algo(self) -> str:
-        """The algorithm of all its runs."""
-        return self.runs[0].algo
-
-    @property
-    def variant(self) -> str:
-        """The variant of the algorithm, "" without variants."""
-        return self.runs[0].variant
-
-    @property
-    def label(self) -> str:
-        """What it is called in tables: "cspo", or "cspo alpha-0.1"."""
-        return self.runs[0].label
 
     @property
     def seeds(self) -> int:
@@ -175,6 +159,10 @@ def _cell(group: Sequence[RunResult]) -> Cell:
     limits = [float(runs[0].series.limit[-1, k]) for k in range(constraints)]
     worst = int(np.argmax([iqm(cost) - limit for cost, limit in zip(costs, limits, strict=True)]))
     return Cell(
+        task=runs[0].task,
+        algo=runs[0].algo,
+        variant=runs[0].variant,
+        label=runs[0].label,
         runs=tuple(runs),
         returns=iqm_estimate(returns),
         cost=iqm_estimate(costs[worst]),

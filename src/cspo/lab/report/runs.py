@@ -159,16 +159,17 @@ def variant_of(run: Path, settings: Mapping[str, Any]) -> str:
     It is the one of the study's variants with which the study would have given the run of these
     settings this folder.
     """
-    study = run.absolute().parents[1] / "study.toml"
+    folder = run.absolute()
+    study = folder.parent.parent / "study.toml"
     if not study.is_file():
         return ""
     from cspo.lab.study.grid import run_id
 
-    task, algo, seed = str(settings["task"]), str(settings["algo"]), int(settings["seed"])
+    task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
     variants = read_toml(study).get("variants", [])
-    names = [str(variant["name"]) for variant in variants if "name" in variant]
-    folder = run.absolute().name
-    return next((name for name in names if run_id(task, algo, name, seed) == folder), "")
+    names = [str(one.get("name")) for one in variants if isinstance(one, dict)]
+    ids = {run_id(str(task), str(algo), name, seed or 0): name for name in names}
+    return ids.get(folder.name, "")
 
 
 def _summary_facts(folder: Path) -> dict[str, str]:
