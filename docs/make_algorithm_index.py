@@ -1,4 +1,4 @@
-"""Write docs/algorithms/README.md, the table of all algorithms, from what their classes say of themselves.
+"""Write docs/algorithms/README.md, the table of all algorithms, from what their classes say.
 
 python docs/make_algorithm_index.py
 
@@ -20,25 +20,27 @@ DOCS = Path(__file__).parent
 PAGE, TIMES = DOCS / "algorithms" / "README.md", DOCS / "algorithms" / "times.jsonl"
 TEXT = """# The algorithms
 
-Each is one short file that reads like its paper; the name leads to its page, or to the file where there is none.
-`cspo train TASK --algo NAME` trains one, `cspo train --algo NAME --help` lists its settings, and
-[own-algorithm.md](../own-algorithm.md) tells how to add yours. `python docs/make_algorithm_index.py` writes this page.
+Each is one short file that reads like its paper; the name leads to its page, or to the file where
+there is none. `cspo train TASK --algo NAME` trains one, `cspo train --algo NAME --help` lists its
+settings, and [own-algorithm.md](../own-algorithm.md) tells how to add yours.
+`python docs/make_algorithm_index.py` writes this page.
 
 {table}
 
-- **Order**: first-order algorithms take gradient steps on minibatches, in several passes; second-order ones take one
-  step per epoch within a trust region, on all samples.
-- **Limits**: what holds the cost down. A dual variable (multiplier) moves with the violation from epoch to epoch; a
-  penalty or barrier is a term of the loss; a projection corrects the step.
-- **Feasible start**: whether it relies on a policy that keeps the limits from the beginning. It runs without one too,
-  but is not made to find the way back.
+- **Order**: first-order algorithms take gradient steps on minibatches, in several passes;
+  second-order ones take one step per epoch within a trust region, on all samples.
+- **Limits**: what holds the cost down. A dual variable (multiplier) moves with the violation from
+  epoch to epoch; a penalty or barrier is a term of the loss; a projection corrects the step.
+- **Feasible start**: whether it relies on a policy that keeps the limits from the beginning. It
+  runs without one too, but is not made to find the way back.
 - **K > 1**: whether it takes several limits at once.
 {times}"""
 
-NOTE = """- **Epoch**: time of an epoch relative to PPO on HalfCheetah, rollout and logging included and without the KL
-  stop, so that every method does all its passes (CUP twice as many as the others). The least of five sittings each, in
-  `times.jsonl`, by `cspo bench train SafetyHalfCheetahVelocity-v1 --algo NAME --json`. Single sittings differ by up to
-  a third on a shared machine.
+NOTE = """- **Epoch**: time of an epoch relative to PPO on HalfCheetah, rollout and logging included
+  and without the KL stop, so that every method does all its passes (CUP twice as many as the
+  others). The least of five sittings each, in `times.jsonl`, by
+  `cspo bench train SafetyHalfCheetahVelocity-v1 --algo NAME --json`. Single sittings differ by up
+  to a third on a shared machine.
 """
 
 
@@ -50,15 +52,8 @@ def main() -> None:
 def page() -> str:
     """Return the text of docs/algorithms/README.md."""
     times = _times()
-    head = [
-        "Algorithm",
-        "What it does",
-        "Order",
-        "Limits",
-        "Feasible start",
-        "K > 1",
-        *(["Epoch"] if times else []),
-    ]
+    head = ["Algorithm", "What it does", "Order", "Limits", "Feasible start", "K > 1"]
+    head += ["Epoch"] if times else []
     rows = [_row(name, times) for name in algorithm_names()]
     lines = [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
     note = NOTE if times else ""
@@ -84,7 +79,7 @@ def _target(name: str, module: str) -> str:
 
 
 def _times() -> dict[str, float]:
-    """Return the seconds of an epoch by algorithm, the least measured; nothing if they were not measured."""
+    """Return the seconds of an epoch by algorithm, the least measured; nothing if none were."""
     if not TIMES.exists():
         return {}
     rows = [

@@ -1,4 +1,4 @@
-"""Write everything in docs/evidence/ that is computed, from the archived studies in results/, without training.
+"""Write all that is computed in docs/evidence/, from the archived studies in results/.
 
 make evidence
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from cspo.errors import CspoError
 from cspo.lab.report import collect, write_report
 from cspo.lab.report.formats import to_markdown
-from cspo.lab.report.tables import all_tables
+from cspo.lab.report.write import all_tables
 from cspo.runs.files import write_text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -23,16 +23,19 @@ SEED = 5  # of a world with a goal in front of the robots
 
 TITLE = """# The tasks
 
-What `cspo tasks` lists, drawn by this package. `python docs/make_pictures.py` writes this page and its pictures.
+What `cspo tasks` lists, drawn by this package. `python docs/make_pictures.py` writes this page and
+its pictures.
 
-A step costs 0 or 1, an episode the sum of its steps; the benchmark allows 25 in an episode of 1000 steps.
+A step costs 0 or 1, an episode the sum of its steps; the benchmark allows 25 in an episode of 1000
+steps.
 `cspo eval RUN --video out.mp4` films a policy on its task ([commands.md](commands.md)).
 """
 FAMILIES = {
-    "velocity": """A robot of Gymnasium (MuJoCo, v4) is rewarded for going forward; every step in which it is faster
-than its limit costs 1. Falling ends the episode of Ant, Humanoid and Hopper.""",
-    "navigation": """A robot on a plane sees by lidar and is rewarded for coming closer to its goal; every step in
-which it touches what it should not costs 1. Goals and obstacles are placed anew in every episode.""",
+    "velocity": """A robot of Gymnasium (MuJoCo, v4) is rewarded for going forward; every step in
+which it is faster than its limit costs 1. Falling ends the episode of Ant, Humanoid and Hopper.""",
+    "navigation": """A robot on a plane sees by lidar and is rewarded for coming closer to its goal;
+every step in which it touches what it should not costs 1. Goals and obstacles are placed anew in
+every episode.""",
 }
 
 

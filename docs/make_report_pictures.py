@@ -1,4 +1,4 @@
-"""Write the report of a study and photograph its page in Chromium: docs/pictures/report-*.png, shown in docs/report.md.
+"""Photograph the page of a study's report in Chromium: docs/pictures/report-*.png.
 
 python docs/make_report_pictures.py STUDY
 """

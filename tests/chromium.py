@@ -1,4 +1,4 @@
-"""Headless Chromium through its own debugging pipe: real pages, real clicks and keys, and what goes wrong in them."""
+"""Headless Chromium through its own debugging pipe: real pages, clicks, keys and faults."""
 
 from __future__ import annotations
 
@@ -162,9 +162,8 @@ class Page:
     def centre(self, selector: str) -> tuple[float, float]:
         """Scroll to an element and return its middle."""
         found = json.dumps(selector)
-        self.run(
-            f"document.querySelector({found}).scrollIntoView({{block: 'center', behavior: 'instant'}})"
-        )
+        place = "{block: 'center', behavior: 'instant'}"
+        self.run(f"document.querySelector({found}).scrollIntoView({place})")
         x, y = self.run(
             f"(() => {{ const box = document.querySelector({found}).getBoundingClientRect();"
             " return [box.left + box.width / 2, box.top + box.height / 2]; })()"

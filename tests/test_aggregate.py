@@ -1,4 +1,4 @@
-"""Statistics over seeds, against values worked out by hand and bootstrap intervals worked out by enumeration."""
+"""Statistics over seeds, against values by hand and bootstrap intervals by enumeration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def trimmed(values: np.ndarray) -> float:
 
 
 def exact_interval(values: np.ndarray) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % points of the interquartile mean over all seeds**seeds equally likely resamples."""
+    """The 2.5 % and 97.5 % points of the interquartile mean over all seeds**seeds resamples."""
     n = len(values)
     outcomes = sorted(trimmed(values[list(rows)]) for rows in itertools.product(range(n), repeat=n))
     low, high = np.quantile(outcomes, [0.025, 0.975], method="inverted_cdf")
@@ -109,7 +109,7 @@ def test_shape_is_checked() -> None:
 
 
 def test_stratified_interval_resamples_each_task_on_its_own() -> None:
-    """Two tasks of two seeds: 16 resamples; a bootstrap over all four seeds would go far below 50."""
+    """Two tasks of two seeds: 16 resamples; one over all four seeds would go far below 50."""
     first, second = np.array([[0.0], [2.0]]), np.array([[100.0], [104.0]])
     outcomes = [
         trimmed(np.concatenate([first[list(a)], second[list(b)]]))
@@ -181,7 +181,7 @@ def test_spread_by_hand() -> None:
 
 
 def test_paired_difference_by_hand() -> None:
-    """Gaps 1, 2, 6: mean 3, variance 7, t of 2 degrees of freedom at 97.5 % is 4.302653 by the tables."""
+    """Gaps 1, 2, 6: mean 3, variance 7; t of 2 degrees of freedom at 97.5 % is 4.302653."""
     a, b = [11.0, 22.0, math.nan, 36.0, 5.0], [10.0, 20.0, 3.0, 30.0, math.nan]
     found = difference_of_means(a, b, paired=True)
     half = 4.302653 * math.sqrt(7.0 / 3.0)
@@ -194,7 +194,7 @@ def test_paired_difference_by_hand() -> None:
 
 
 def test_paired_difference_covers_the_truth() -> None:
-    """Seeds that shift both sides alike do not widen it, and it holds the true difference in 95 % of the studies."""
+    """Seeds that shift both sides alike do not widen it; it holds the truth in 95 % of studies."""
     draws = np.random.default_rng(0)
     hits = 0
     for _ in range(1000):

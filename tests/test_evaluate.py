@@ -14,7 +14,7 @@ import cspo
 from cspo.errors import CspoError
 from cspo.policy.scaling import ActionScaling
 from cspo.runs import checkpoint
-from cspo.use.evaluate import Interval, mean_interval, share_interval
+from cspo.use.intervals import Interval, mean_interval, share_interval
 
 FAST = {**SMALL, "total_steps": 800}
 

@@ -1,4 +1,4 @@
-"""The evidence is computed: `make evidence` makes it from results/, and what is committed is what it makes."""
+"""The evidence is computed from results/, and what is committed is what `make evidence` makes."""
 
 from __future__ import annotations
 

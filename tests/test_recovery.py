@@ -1,4 +1,4 @@
-"""Recovery metrics: hand-made series with known answers, every corner case, and a transcription written differently."""
+"""Recovery metrics: series with known answers, every corner case, another transcription."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_with_several_constraints_the_most_violated_one_counts() -> None:
 def brute_force(
     g: Sequence[float], J: Sequence[float], planned: int
 ) -> tuple[float, int, list[int], list[float]]:
-    """VF, #V, all TTS and all RP by asking every pair of epochs whether it is a violation's start and end."""
+    """VF, #V, all TTS and RP by asking every pair of epochs whether a violation starts and ends."""
     n, first = len(g), round(0.3 * planned)
     window = [k for k in range(n) if k >= first]
     bad = [k for k in window if g[k] > 0]
@@ -264,7 +264,7 @@ def split_run(norms: Sequence[float], lengths: Sequence[int]) -> Series:
 
 
 def test_sensitivity_split_by_hand() -> None:
-    """Ten violations over two runs: the three with the lowest and the three with the highest norm."""
+    """Ten violations over two runs: the three with the lowest and the three with highest norm."""
     first = split_run([1, 10, 2, 9, 3], [1, 4, 2, 5, 3])
     second = split_run([5, 8, 6, 5.5, 7], [7, 6, 7, 7, 7])
     recoveries = [recovery(first, 0.0), recovery(second, 0.0)]
@@ -313,7 +313,7 @@ def test_sensitivity_split_of_too_little() -> None:
     "task", ["SafetyHopperVelocity-v1", "SafetyHalfCheetahVelocity-v1", "SafetyPointGoal1-v0"]
 )
 def test_omnisafe_files(task: str) -> None:
-    """What a reader with a pencil would do with the file: cross off the epochs, one run of crosses after the other."""
+    """What a reader with a pencil would do: cross off the epochs, one run after another."""
     with open(OMNISAFE / f"{task}.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     marks = "".join("x" if float(row["cost"]) > float(row["cost_limit"]) else "." for row in rows)

@@ -33,9 +33,9 @@ def test_a_real_process_writes_everything_and_says_so(study: Path) -> None:
     output, errors = process.communicate(timeout=100)
     assert (process.returncode, errors) == (0, "")
     written = files_in(study / "report")
-    figures = {f"figures/{name}.{kind}" for name in (
-        f"curves-{HOPPER}", f"curves-{GOAL}", f"traces-{HOPPER}", f"traces-{GOAL}", "oscillation", "recovery"
-    ) for kind in ("png", "svg")}  # fmt: skip
+    of_tasks = [f"{what}-{task}" for what in ("curves", "traces") for task in (HOPPER, GOAL)]
+    names = [*of_tasks, "oscillation", "recovery"]
+    figures = {f"figures/{name}.{kind}" for name in names for kind in ("png", "svg")}
     assert {name for name in written if name.startswith("figures/")} == figures
     for name in ("main", "recovery", "main-comparison"):
         assert {f"tables/{name}.csv", f"tables/{name}.md", f"tables/{name}.tex"} <= set(written)

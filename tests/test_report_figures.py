@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from report_helpers import GOAL, HOPPER, STEPS, small_study, write_run
 
-from cspo.algorithms import algorithm_names
+from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.lab.report import paper
-from cspo.lab.report.bands import band, quantities
+from cspo.lab.report.curves import band, quantities
 from cspo.lab.report.figures import draw_figures, render
-from cspo.lab.report.looks import ALGORITHMS, look_of
+from cspo.lab.report.looks import look_of, name_of
 from cspo.lab.report.results import collect
 
 NAN = float("nan")
@@ -36,7 +36,7 @@ def test_a_band_is_the_mean_and_the_extremes_over_seeds(tmp_path: Path) -> None:
     for seed, returns in enumerate(([1, 2, 3], [3, 2, 1], [8, 5, 2])):
         write_run(tmp_path, seed=seed, returns=returns, cost=[0, 0, 0])
     (cell,) = collect([tmp_path]).cells
-    values = band(cell, quantities(cell.runs)[0])
+    values = band(cell, quantities([cell])[0])
     assert values is not None
     np.testing.assert_allclose(values.mean, [4, 3, 2])
     np.testing.assert_allclose(values.low, [1, 2, 1])
@@ -48,7 +48,7 @@ def test_seeds_of_different_length_and_unknown_values_leave_gaps_not_zeros(tmp_p
     write_run(tmp_path, seed=0, returns=[1, NAN, 3], cost=[0, 0, 0])
     write_run(tmp_path, seed=1, returns=[3, NAN], cost=[0, 0])
     (cell,) = collect([tmp_path]).cells
-    values = band(cell, quantities(cell.runs)[0])
+    values = band(cell, quantities([cell])[0])
     assert values is not None
     np.testing.assert_allclose(values.mean, [2, NAN, 3])
 
@@ -73,12 +73,23 @@ def test_learning_curves_draw_the_data_and_the_limit(tmp_path: Path) -> None:
 
 
 def test_cspo_stands_out_and_every_algorithm_looks_different() -> None:
-    assert set(ALGORITHMS) <= set(algorithm_names())
-    assert set(ALGORITHMS) == set(paper.ALGORITHMS)
-    assert len({(look.colour, look.dash) for look in ALGORITHMS.values()}) == len(ALGORITHMS)
-    assert len({look.marker for look in ALGORITHMS.values()}) == len(ALGORITHMS)
-    assert [name for name, look in ALGORITHMS.items() if look.stands_out] == ["cspo"]
-    assert look_of("somebody's") == look_of("somebody's")
+    assert set(paper.ALGORITHMS) <= set(algorithm_names())
+    looks = {name: look_of(name) for name in paper.ALGORITHMS}
+    assert all(look is get_algorithm(name).look for name, look in looks.items())
+    assert len({(look.colour, look.dash) for look in looks.values()}) == len(looks)
+    assert len({look.marker for look in looks.values()}) == len(looks)
+    assert [name for name, look in looks.items() if look.stands_out] == ["cspo"]
+
+
+def test_an_algorithm_without_a_title_or_a_look_or_from_an_absent_plugin_is_drawn(
+    tmp_path: Path,
+) -> None:
+    for name in ("somebody's", "shy"):
+        assert name_of(name) == name and name_of(f"{name} fast") == f"{name} fast"
+        assert look_of(name) == look_of(name)
+    write_run(tmp_path, algo="somebody's", returns=[1, 2], cost=[1, 2])
+    upper, _ = figures_of(tmp_path)[f"curves-{HOPPER}"].axes
+    assert len(lines_of(upper, look_of("somebody's").colour)) == 1
 
 
 def test_the_oscillation_figure_has_a_thin_line_for_every_seed_and_cuts_nothing_off(
@@ -131,10 +142,13 @@ def test_all_constraints_are_drawn(tmp_path: Path) -> None:
 
 
 def test_variants_get_an_ablation_figure_with_their_own_limits(tmp_path: Path) -> None:
+    names = "".join(f'[[variants]]\nname = "limit-{limit}"\n' for limit in (5, 25, 50))
+    (tmp_path / "study.toml").write_text(names, encoding="utf-8")
     for limit in (5, 25, 50):
         for seed in (0, 1):
-            write_run(tmp_path, seed=seed, variant=f"limit-{limit}", returns=[1, 2, 3 + seed], cost=[limit] * 3,
-                      limit=(limit,))  # fmt: skip
+            of_seed = {"seed": seed, "returns": [1, 2, 3 + seed]}
+            of_limit = {"variant": f"limit-{limit}", "cost": [limit] * 3, "limit": (limit,)}
+            write_run(tmp_path / "runs", **of_seed, **of_limit)
     figure = figures_of(tmp_path)["ablation"]
     returns, costs = figure.axes
     assert [text.get_text() for text in returns.get_yticklabels()] == [

@@ -1,4 +1,4 @@
-"""The page of a report: what it says is in the data, no text can break it, and it works in a real browser."""
+"""The page of a report: it says what the data say, no text breaks it, and browsers run it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from chromium import Browser, Page, find_chromium, open_browser
 from report_helpers import GOAL, HOPPER, STEPS, small_study, write_run
 
-from cspo.lab.report import curve_data
+from cspo.lab.report import curves
 from cspo.lab.report.page import make_page
 from cspo.lab.report.results import Results, collect
-from cspo.lab.report.tables import all_tables
+from cspo.lab.report.write import all_tables
 
 HOSTILE = (
     '</script><script>document.title="broken"</script><img src=x onerror="document.title=1">&lt;'
@@ -64,6 +64,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_html_stands_in_templates_only() -> None:
+    modules = sorted(Path(curves.__file__).parent.glob("*.py"))
+    assert [path.name for path in modules if "</" in path.read_text(encoding="utf-8")] == []
+    assert "|safe" not in "".join(
+        path.read_text("utf-8") for path in modules[0].parent.glob("page/*")
+    )
+
+
 def test_nothing_is_loaded_from_elsewhere(study: Path) -> None:
     html = (study / "index.html").read_text(encoding="utf-8")
     for tag, attributes in Elements(html).found:
@@ -98,20 +106,15 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_study(tmp_path, seeds=3, epochs=100)
-    monkeypatch.setattr(curve_data, "NUMBERS", 1000)
-    monkeypatch.setattr(curve_data, "FEWEST", 5)
+    monkeypatch.setattr(curves, "NUMBERS", 1000)
+    monkeypatch.setattr(curves, "FEWEST", 5)
     results = collect([tmp_path])
-    data = curve_data.curve_data(results)
-    curves = [
-        curve
-        for task in data["tasks"]
-        for cell in task["cells"]
-        for curve in cell["curves"].values()
-    ]
-    assert (
-        500 < sum(len(curve[name]) for curve in curves for name in ("mean", "low", "high")) <= 1000
-    )
-    assert 400 < sum(len(seed) for curve in curves for seed in curve["seeds"]) <= 1000
+    data = curves.curve_data(results)
+    cells = [cell for task in data["tasks"] for cell in task["cells"]]
+    drawn = [curve for cell in cells for curve in cell["curves"].values()]
+    numbers = sum(len(curve[name]) for curve in drawn for name in ("mean", "low", "high"))
+    assert 500 < numbers <= 1000
+    assert 400 < sum(len(seed) for curve in drawn for seed in curve["seeds"]) <= 1000
     cell = data["tasks"][0]["cells"][0]
     epochs = data["tasks"][0]["grids"][cell["grid"]]["epochs"]
     assert epochs[-1] == 99  # the last one is always there
@@ -123,7 +126,7 @@ def test_many_curves_are_thinned_to_the_budget_and_keep_exact_values(
     ("epochs", "points"), [(1, 40), (39, 40), (40, 40), (41, 40), (500, 130), (7, 1)]
 )
 def test_thinning_keeps_the_last_epoch_and_even_gaps(epochs: int, points: int) -> None:
-    kept = curve_data.stride(epochs, points)
+    kept = curves.stride(epochs, points)
     assert len(kept) <= points and kept[-1] == epochs - 1
     assert len(set(np.diff(kept))) <= 1
     assert len(kept) == epochs if epochs <= points else len(kept) >= points / 2
@@ -246,12 +249,8 @@ def test_the_page_fits_loads_nothing_and_reports_no_error(
 ) -> None:
     page = open_page(browser, study / "index.html", width, dark=dark)
     assert page.run("document.documentElement.scrollWidth") <= width
-    assert (
-        page.run(
-            "Math.max(...Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth))"
-        )
-        <= width
-    )
+    widths = "Array.from(document.querySelectorAll('section, header'), e => e.scrollWidth)"
+    assert page.run(f"Math.max(...{widths})") <= width
     assert page.problems() == []
     assert {request.split(":")[0] for request in page.requests()} == {"file"}
     ground = page.run("getComputedStyle(document.body).backgroundColor")
@@ -283,11 +282,9 @@ def test_the_task_of_the_table_can_be_chosen_and_a_row_leads_to_its_runs(
     browser: Browser, study: Path
 ) -> None:
     page = open_page(browser, study / "index.html")
-    page.run(
-        f"const s = document.getElementById('main-task'); s.value = {GOAL!r}; s.dispatchEvent(new Event('change'))"
-    )
-    hidden = "Array.from(document.querySelectorAll('#main-table tbody tr')).filter(row => !row.hidden).length"
-    assert page.run(hidden) == 3
+    choose(page, "main-task", GOAL)
+    rows = "Array.from(document.querySelectorAll('#main-table tbody tr'))"
+    assert page.run(f"{rows}.filter(row => !row.hidden).length") == 3
     page.click("#main-table tbody tr:not([hidden]) a")
     page.until("document.querySelectorAll('details[open]').length === 1")
     assert f"{GOAL}-cspo-seed2" in page.run("document.querySelector('details[open]').textContent")
@@ -325,17 +322,18 @@ def test_pointing_at_a_curve_shows_the_values_of_that_epoch(browser: Browser, st
     page.centre("#plots svg")
     for epoch in (3, 11):
         x, y = page.run(
-            "(() => { const svg = document.querySelector('#plots svg'), box = svg.getBoundingClientRect();"
-            f" return [box.left + svg.place.x({STEPS * (epoch + 1)}), box.top + box.height / 2]; }})()"
+            "(() => { const svg = document.querySelector('#plots svg');"
+            " const box = svg.getBoundingClientRect();"
+            f" return [box.left + svg.place.x({STEPS * (epoch + 1)}), box.top + box.height / 2];"
+            " })()"
         )
         page.mouse("mouseMoved", x + 2, y)
-        page.until(
-            f"document.getElementById('where').textContent === 'Epoch {epoch + 1} · {epoch + 1},000 steps'"
-        )
+        said = f"Epoch {epoch + 1} · {epoch + 1},000 steps"
+        page.until(f"document.getElementById('where').textContent === {said!r}")
         assert float(values(page, "cspo", 1)) == pytest.approx(returns[epoch], abs=0.06)
         assert float(values(page, "cspo", 2)) == pytest.approx(costs[epoch], abs=0.006)
-        red = """document.querySelector('#values tr[data-label="cspo"]').cells[2].classList.contains('above')"""
-        assert page.run(red) == (costs[epoch] > 25)
+        cost = """document.querySelector('#values tr[data-label="cspo"]').cells[2]"""
+        assert page.run(f"{cost}.classList.contains('above')") == (costs[epoch] > 25)
     assert (
         page.run("document.querySelectorAll('#plots .guide circle').length") == 8
     )  # four algorithms, two plots

@@ -1,4 +1,4 @@
-"""From folders of runs to tables: what is collected, what is bold, what stands beside the paper's numbers."""
+"""From folders of runs to tables: what is collected, bold, and beside the paper's numbers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,12 @@ from cspo.errors import CspoError
 from cspo.lab.report import Results, collect, paper
 from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
 from cspo.lab.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
-from cspo.lab.report.reading import parts_of
+from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import last_epochs
-from cspo.lab.report.tables import (
-    all_tables,
-    improvement_table,
-    main_table,
-    recovery_table,
-    split_table,
-    variants_table,
-)
-from cspo.lab.report.versus import versus_table
+from cspo.lab.report.runs import parts_of
+from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
+from cspo.lab.report.versus import improvement_table, versus_table
+from cspo.lab.report.write import all_tables
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "reference" / "paper"
@@ -73,7 +68,7 @@ def write_run(
 
 @pytest.fixture
 def small(tmp_path: Path) -> Results:
-    """Two tasks, three algorithms, two seeds, 8 epochs: constant returns and costs, so every mean is known."""
+    """Two tasks, three algorithms, two seeds, 8 epochs of constant returns and costs."""
     folder = tmp_path / "small"
     for seed, shift in ((0, -1.0), (1, 1.0)):
         for algo, value, cost in (
@@ -254,7 +249,7 @@ def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
         "better",
         "one seed: no interval",
     ]
-    count = paper.recovery_metrics()["Hopper", "CSPO"].violating_epochs
+    count = paper.recovery_metrics()["Hopper", "CSPO"]["#V"]
     assert count.spread is not None
     assert beside["VF"][4] == f"{count.value / 350:.3f} ± {count.spread / 350:.3f}"
 
@@ -315,7 +310,10 @@ def test_probability_of_improvement_table(small: Results) -> None:
 
 
 def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -> None:
-    """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19; t(0.975, 2) = 4.303."""
+    """Seed by seed violations differ by -4, -4 and -5 of 7 epochs, returns by -5, 7 and 19.
+
+    t(0.975, 2) = 4.303.
+    """
     for seed, mine, others in ((0, 1, 5), (1, 2, 6), (2, 1, 6)):
         for algo, value, bad in (
             ("cspo", 100.0 + 10 * seed, mine),
@@ -330,13 +328,16 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
     table = versus_table(collect([tmp_path]))
     assert table.header[3:] == ("return", "VF", "TTS", "worst cost")
     assert [[entry.text for entry in row] for row in table.rows] == [
-        ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],  # the seed both have; no interval, no word
+        # The seed both have; no interval, no word.
+        ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],
         [
-            "Hopper", "PPO-Lag", "yes / yes", "+7.00 [-22.81, +36.81]", "-0.619 [-0.824, -0.414] better",
-            "-4.33 [-5.77, -2.90] better", "-4.3 [-5.8, -2.9] better",
+            *("Hopper", "PPO-Lag", "yes / yes", "+7.00 [-22.81, +36.81]"),
+            *("-0.619 [-0.824, -0.414] better", "-4.33 [-5.77, -2.90] better"),
+            "-4.3 [-5.8, -2.9] better",
         ],
-        ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],  # no seed in common: all of both
-    ]  # fmt: skip
+        # No seed in common: all of both.
+        ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],
+    ]
     worse = versus_table(collect([tmp_path]), "ppo-lag")
     assert worse.rows[0][4].text == "+0.619 [+0.414, +0.824] worse"
 
@@ -488,7 +489,8 @@ def test_runs_that_differ_in_more_than_their_seed_are_noted(tmp_path: Path) -> N
 
 def test_a_study_folder(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(
-        f'name = "two-alphas"\ntasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\nseeds = [0, 1]\ntotal_steps = 80_000\n'
+        f'name = "two-alphas"\ntasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\n'
+        "seeds = [0, 1]\ntotal_steps = 80_000\n"
         '[[variants]]\nname = "low"\nsettings = { alpha = [0.1] }\n'
         '[[variants]]\nname = "high"\nsettings = { alpha = [0.9] }\n'
     )
@@ -501,6 +503,22 @@ def test_a_study_folder(tmp_path: Path) -> None:
         ("cspo low", 2),
     ]
     assert f"1 of 4 runs have not started: {HOPPER}-cspo-high-seed1" in " ".join(results.notes)
+
+
+def test_a_run_is_what_its_settings_and_its_study_say_not_what_its_folder_is_called(
+    tmp_path: Path,
+) -> None:
+    name = f"{HOPPER}-cspo-high-seed0"
+    write_run(tmp_path / "alone" / name, 4, planned=4, seed=7, algo="ppo-lag")
+    (run,) = collect([tmp_path / "alone"]).runs
+    assert (run.algo, run.variant, run.seed) == ("ppo-lag", "", 7)
+    write_run(tmp_path / "study" / "runs" / name, 4, planned=4)
+    study = f'tasks = ["{HOPPER}"]\nalgorithms = ["cspo"]\nplugin = "gone.py"\n'
+    variants = "".join(f'[[variants]]\nname = "{one}"\n' for one in ("low", "high"))
+    (tmp_path / "study" / "study.toml").write_text(study + variants)  # its plugin is not at hand
+    for folder in ("study", "study/runs", f"study/runs/{name}"):
+        (run,) = collect([tmp_path / folder]).runs
+        assert (run.label, run.seed) == ("cspo high", 0), folder
 
 
 def test_what_cannot_be_reported(tmp_path: Path) -> None:
@@ -542,15 +560,12 @@ def test_the_paper_s_numbers() -> None:
     assert len(paper.recovery_metrics()) == 9 * 6
     assert len(paper.sensitivity_split()) == 6
     entry = paper.main_results()["Ant", "CSPO"]
-    assert (entry.returns.value, entry.returns.spread, entry.cost.value, entry.cost.spread) == (
-        3231.6,
-        84.8,
-        24.5,
-        0.3,
-    )
+    returns, cost = entry["return"], entry["cost"]
+    assert (returns.value, returns.spread, cost.value, cost.spread) == (3231.6, 84.8, 24.5, 0.3)
     assert {task for task, _ in paper.main_results()} == set(paper.TASKS.values())
-    assert {algo for _, algo in paper.main_results()} == set(list(paper.ALGORITHMS.values())[:12])
-    assert {algo for _, algo in paper.recovery_metrics()} <= set(paper.ALGORITHMS.values())
+    names = [name_of(algo) for algo in paper.ALGORITHMS]
+    assert {algo for _, algo in paper.main_results()} == set(names[:12])
+    assert {algo for _, algo in paper.recovery_metrics()} <= set(names)
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the reference data are not here")

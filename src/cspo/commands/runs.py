@@ -19,7 +19,8 @@ from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
-    from cspo.use.evaluate import EvaluationRow, Interval
+    from cspo.use.evaluate import EvaluationRow
+    from cspo.use.intervals import Interval
     from cspo.use.load import TrainedPolicy
 
 RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]

@@ -62,10 +62,11 @@ def main(arguments: Sequence[str]) -> int:
     sizes = (options.step_theta, options.step_lambda, options.alpha)
     paths = [follow(name, problem, options.start, options.steps, *sizes) for name in METHODS]
     files = draw_pictures(problem, paths, Path(options.out), gif=options.gif)
+    sizes_named = f"{options.step_theta:g} (theta) and {options.step_lambda:g} (lambda)"
     print(
         f"{options.steps} iterations from ({options.start[0]:g}, {options.start[1]:g}), step sizes "
-        f"{options.step_theta:g} (theta) and {options.step_lambda:g} (lambda), alpha {options.alpha:g}, "
-        f"steepness {options.steepness:g}, curvature {options.curvature:g}\n"
+        f"{sizes_named}, alpha {options.alpha:g}, steepness {options.steepness:g}, "
+        f"curvature {options.curvature:g}\n"
     )
     print(format_table(paths, problem))
     print("\nwrote " + ", ".join(map(str, files)))

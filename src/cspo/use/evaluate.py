@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,21 +12,12 @@ from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
 from cspo.setup import copies_of, make_environment
 from cspo.streams import stream
-from cspo.types import Episodes, FloatArray
+from cspo.types import Episodes
+from cspo.use.intervals import Interval, mean_interval, share_interval
 from cspo.use.load import TrainedPolicy, load
 
 PARALLEL = 10  # environments an evaluation runs side by side
 PATIENCE = 100_000  # steps without the end of any episode after which an evaluation gives up
-CONFIDENCE = 0.95
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its 95 % confidence interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -138,37 +127,3 @@ def _row(policy: TrainedPolicy, episodes: Episodes, deterministic: bool) -> Eval
         violation_rate=share_interval(int(violated.sum()), len(episodes)),
         episode_length=float(episodes.lengths.mean()),
     )
-
-
-def mean_interval(values: FloatArray) -> Interval:
-    """Return the mean with its bootstrap interval: BCa, or percentiles where BCa is not defined.
-
-    Equal values give an interval of no width; a single one says nothing about the spread and gives
-    NaN.
-    """
-    from scipy.stats import bootstrap
-
-    mean = float(np.mean(values))
-    if len(values) < 2:
-        return Interval(mean, math.nan, math.nan)
-    if np.ptp(values) == 0.0:
-        return Interval(mean, mean, mean)
-    for method in ("BCa", "percentile"):
-        draws: Any = {"n_resamples": 2000, "random_state": np.random.default_rng(0)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SciPy warns where BCa is not defined
-            made = bootstrap(
-                (values,), np.mean, method=method, confidence_level=CONFIDENCE, **draws
-            )
-        found = made.confidence_interval
-        if math.isfinite(found.low) and math.isfinite(found.high):
-            break
-    return Interval(mean, float(found.low), float(found.high))
-
-
-def share_interval(count: int, total: int) -> Interval:
-    """Return a share with Wilson's interval."""
-    from scipy.stats import binomtest
-
-    found = binomtest(count, total).proportion_ci(CONFIDENCE, method="wilson")
-    return Interval(count / total, float(found.low), float(found.high))

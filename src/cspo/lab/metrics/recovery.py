@@ -39,7 +39,7 @@ class Violation:
 
     @property
     def rp(self) -> float:
-        """Return at the end over return at the start; nan if it never ended or the first is not positive."""
+        """Return at the end over return at the start; nan without an end, or a positive start."""
         if self.return_end is None or not self.return_start > 0.0:
             return math.nan
         return self.return_end / self.return_start
@@ -57,13 +57,9 @@ class Recovery:
     violations: tuple[Violation, ...]  # that start inside the window
     open_at_start: int  # 1 if a violation was under way when the window began
     open_at_end: int  # 1 if a violation was under way when the run ended
-    rp_undefined: (
-        int  # violations that ended, but whose return at the start is not positive, or is not known
-    )
+    rp_undefined: int  # that ended, but began at a return that is not positive, or not known
     unknown_epochs: int = 0  # of the window, whose cost is nan
-    worst: float = (
-        math.nan
-    )  # the greatest g of the window; negative if the limit was never violated
+    worst: float = math.nan  # greatest g of the window; negative if the limit was never violated
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ class SplitPart:
 
 
 def recovery(series: Series, skip: float = SKIP) -> Recovery:
-    """Return the recovery metrics of a run over the epochs after the first `skip` of its planned length."""
+    """Return the recovery metrics of a run, after the first `skip` of its planned length."""
     if not 0.0 <= skip < 1.0:
         raise CspoError(f"--skip must be at least 0 and less than 1, not {skip:g}.")
     g = series.violation
@@ -105,6 +101,7 @@ def recovery(series: Series, skip: float = SKIP) -> Recovery:
     violating, unknown = int(np.sum(window > 0.0)), int(np.sum(np.isnan(window)))
     known = len(window) - unknown
     stretches = list(_stretches(g))
+    reaching_in = [(s, e) for s, e in stretches if first < stop and (e is None or e > first)]
     inside = tuple(_violation(series, s, e) for s, e in stretches if s >= first)
     ended = [item for item in inside if item.end is not None]
     return Recovery(
@@ -114,10 +111,8 @@ def recovery(series: Series, skip: float = SKIP) -> Recovery:
         tts=spread([item.tts for item in ended]).mean,
         rp=spread([item.rp for item in ended]).mean,
         violations=inside,
-        open_at_start=sum(
-            s < first and (stop if e is None else e) > first for s, e in stretches if first < stop
-        ),
-        open_at_end=sum(e is None for _, e in stretches if first < stop),
+        open_at_start=sum(s < first for s, _ in reaching_in),
+        open_at_end=sum(e is None for _, e in reaching_in),
         rp_undefined=sum(math.isnan(item.rp) for item in ended),
         unknown_epochs=unknown,
         worst=float(np.nanmax(window)) if known else math.nan,
@@ -138,13 +133,8 @@ def _stretches(g: FloatArray) -> Iterator[tuple[int, int | None]]:
 
 
 def _violation(series: Series, start: int, end: int | None) -> Violation:
-    return Violation(
-        start=start,
-        end=end,
-        return_start=float(series.returns[start]),
-        return_end=None if end is None else float(series.returns[end]),
-        gradient_norm=_gradient_norm(series, start),
-    )
+    final = None if end is None else float(series.returns[end])
+    return Violation(start, end, float(series.returns[start]), final, _gradient_norm(series, start))
 
 
 def _gradient_norm(series: Series, epoch: int) -> float | None:
@@ -156,12 +146,11 @@ def _gradient_norm(series: Series, epoch: int) -> float | None:
 
 def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
     """Return mean and standard deviation over the seeds of one algorithm on one task."""
+    with_window = [item for item in recoveries if item.window[1] > item.window[0]]
     return RecoverySummary(
         seeds=len(recoveries),
         vf=spread([item.vf for item in recoveries]),
-        violating_epochs=spread(
-            [item.violating_epochs for item in recoveries if item.window[1] > item.window[0]]
-        ),
+        violating_epochs=spread([item.violating_epochs for item in with_window]),
         tts=spread([item.tts for item in recoveries]),
         rp=spread([item.rp for item in recoveries]),
         violations=sum(len(item.violations) for item in recoveries),
@@ -175,18 +164,14 @@ def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
 
 
 def sensitivity_split(recoveries: Sequence[Recovery], share: float = SHARE) -> dict[str, SplitPart]:
-    """Return TTS and RP of the violations with the flattest and the steepest constraint: "flat" and "steep".
+    """Return TTS and RP where the constraint is flattest and steepest: "flat" and "steep".
 
     The violations of all runs are pooled; those that ended and whose gradient norm was logged are
     split by the quantiles of that norm. Where the two quantiles are equal (one violation, or all
     norms equal) both groups are empty.
     """
-    pooled = [
-        v
-        for item in recoveries
-        for v in item.violations
-        if v.end is not None and v.gradient_norm is not None
-    ]
+    ended = [v for item in recoveries for v in item.violations if v.end is not None]
+    pooled = [v for v in ended if v.gradient_norm is not None]
     norms = np.array([v.gradient_norm for v in pooled], dtype=np.float64)
     low, high = np.quantile(norms, [share, 1.0 - share]) if pooled else (math.nan, math.nan)
     flat = [v for v, norm in zip(pooled, norms, strict=True) if low < high and norm <= low]
@@ -195,7 +180,5 @@ def sensitivity_split(recoveries: Sequence[Recovery], share: float = SHARE) -> d
 
 
 def _part(violations: Sequence[Violation], bound: float) -> SplitPart:
-    rp = spread([v.rp for v in violations])
-    return SplitPart(
-        len(violations), spread([v.tts for v in violations]).mean, rp.mean, rp.count, bound
-    )
+    tts, rp = spread([v.tts for v in violations]), spread([v.rp for v in violations])
+    return SplitPart(len(violations), tts.mean, rp.mean, rp.count, bound)

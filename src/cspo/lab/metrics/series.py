@@ -42,7 +42,7 @@ class Series:
 
     @property
     def violation(self) -> FloatArray:
-        """g_k (n,): the greatest cost minus limit over the constraints; nan where a cost is unknown."""
+        """g_k (n,): the greatest cost minus limit over constraints; nan where a cost is unknown."""
         return np.asarray(np.max(self.cost - self.limit, axis=1), dtype=np.float64)
 
 
@@ -85,7 +85,7 @@ def read_series(
 
 
 def _planned_epochs(file: Path) -> int:
-    """Return how many epochs the run of a progress.csv is meant to have, or 0 where that is not written down."""
+    """Return how many epochs the run of a progress.csv should have, or 0 if nothing says so."""
     settings = read_settings(file.with_name("config.toml")) if _is_ours(file) else {}
     steps, per_epoch = settings.get("total_steps"), settings.get("steps_per_epoch")
     if not isinstance(steps, int) or not isinstance(per_epoch, int) or per_epoch < 1:
@@ -132,9 +132,8 @@ def _limits(
         return [np.full(rows, float(limit))] * count
     found = _find(columns, "limit", names, file)
     if not found:
-        raise CspoError(
-            f"{file} has no column for the cost limit. Give the limit with --limit, such as --limit 25."
-        )
+        hint = "Give the limit with --limit, such as --limit 25."
+        raise CspoError(f"{file} has no column for the cost limit. {hint}")
     if len(found) == 1:
         return found * count  # one limit for all
     if len(found) != count:

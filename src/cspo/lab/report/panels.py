@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cspo.lab.report.bands import Band, Quantity, band, limits
-from cspo.lab.report.looks import Look
-from cspo.lab.report.wording import display
-
-if TYPE_CHECKING:
-    from cspo.lab.report.results import Cell
+from cspo.algorithms.registry import Look
+from cspo.lab.report.curves import Band, Quantity, band, limits
+from cspo.lab.report.looks import name_of
+from cspo.lab.report.results import Cell
 
 # Fixed, so that equal data give equal files: SVG ids come from a random salt otherwise.
 STYLE: dict[Any, Any] = {
@@ -39,6 +36,7 @@ STYLE: dict[Any, Any] = {
     "legend.fontsize": 9,
 }
 LIMIT = "#333333"
+LIMIT_LINE: dict[str, Any] = {"color": LIMIT, "linewidth": 1.1, "linestyle": (0, (6, 3))}
 FEW = 12  # epochs; so few get marks, so that a single one is seen
 
 
@@ -72,23 +70,15 @@ def draw_band(panel: Any, values: Band, look: Look) -> None:
     """Draw the mean over seeds, and shade from the smallest to the largest."""
     panel.plot(values.steps, values.mean, **line_style(look, len(values.steps)))
     if len(values.seeds) > 1:
-        panel.fill_between(
-            values.steps,
-            values.low,
-            values.high,
-            color=look.colour,
-            alpha=0.15,
-            linewidth=0,
-            zorder=2,
-        )
+        shade = {"color": look.colour, "alpha": 0.15, "linewidth": 0, "zorder": 2}
+        panel.fill_between(values.steps, values.low, values.high, **shade)
 
 
 def draw_seeds(panel: Any, values: Band, look: Look) -> None:
     """Draw every seed as a thin line."""
+    style = line_style(look._replace(dash=()), len(values.steps), thin=True)
     for seed in values.seeds:
-        panel.plot(
-            values.steps, seed, **line_style(replace(look, dash=()), len(values.steps), thin=True)
-        )
+        panel.plot(values.steps, seed, **style)
 
 
 def draw_bands(
@@ -101,37 +91,42 @@ def draw_bands(
     draw_limits(panel, cells, quantity)
     if quantity.constraint is not None:
         begin_at_zero(panel)
-    panel.set_ylabel(quantity.title)
+    panel.set_ylabel(wrapped(quantity.title, 20))
 
 
 def draw_limits(panel: Any, cells: Sequence[Cell], quantity: Quantity) -> None:
     """Draw the limits of a cost."""
-    if quantity.constraint is None:
-        return
-    for value in limits(cells, quantity.constraint):
-        panel.axhline(value, color=LIMIT, linewidth=1.1, linestyle=(0, (6, 3)), zorder=5)
+    if quantity.constraint is not None:
+        for value in limits(cells, quantity.constraint):
+            panel.axhline(value, **LIMIT_LINE, zorder=5)
 
 
 def begin_at_zero(panel: Any) -> None:
-    """Begin the axis of what is never negative at zero; only once everything is drawn, for it fixes the other end."""
+    """Begin the axis of what is never negative at zero.
+
+    Only once everything is drawn, for it fixes the other end.
+    """
     if panel.dataLim.y0 >= 0:
         panel.set_ylim(bottom=0, top=1.05 * max(panel.dataLim.y1, 1e-9))
 
 
-def label_steps(panel: Any, longest: float) -> None:
-    """Write the axis in thousands or millions of steps."""
+def label_steps(panel: Any, cells: Sequence[Cell]) -> None:
+    """Write the axis in thousands or millions of steps, up to the end of the longest run."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    ends = [run.series.steps[-1] for cell in cells for run in cell.runs if len(run.series.steps)]
+    longest = float(np.max(ends)) if ends else 0.0
     unit, name = next(((u, n) for u, n in ((1e6, "M"), (1e3, "k")) if longest >= u), (1.0, ""))
+    written = FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
     panel.xaxis.set_major_locator(MaxNLocator(5))
-    panel.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
-    )
+    panel.xaxis.set_major_formatter(written)
     panel.set_xlabel("environment steps")
     panel.set_xlim(0, 1.02 * max(longest, 1.0))
 
 
-def legend_of(figure: Any, looks: dict[str, Look], limit: bool, markers: bool = False) -> None:
+def legend_of(
+    figure: Any, looks: dict[str, Look], limit: bool = False, markers: bool = False
+) -> None:
     """Put one legend under the whole figure."""
     from matplotlib.lines import Line2D
 
@@ -139,26 +134,15 @@ def legend_of(figure: Any, looks: dict[str, Look], limit: bool, markers: bool = 
     for label, look in looks.items():
         style = line_style(look, 0 if markers else FEW)
         if markers:
-            style |= {
-                "linestyle": "",
-                "color": "#555555",
-                "markersize": 9 if look.marker in "*." else 6,
-            }
-        handles.append(Line2D([], [], label=escape(display(label)), **style))
+            size = 9 if look.marker in "*." else 6
+            style |= {"linestyle": "", "color": "#555555", "markersize": size}
+        handles.append(Line2D([], [], label=escape(name_of(label)), **style))
     if limit:
-        handles.append(
-            Line2D([], [], color=LIMIT, linewidth=1.1, linestyle=(0, (6, 3)), label="limit")
-        )
+        handles.append(Line2D([], [], **LIMIT_LINE, label="limit"))
     longest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    columns = max(
-        1, int(figure.get_figwidth() / (0.62 + 0.082 * longest))
-    )  # inches of a line and of its name
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(columns, len(handles)),
-        handlelength=2.4,
-    )
+    inches = 0.62 + 0.082 * longest  # of a line and of its name
+    columns = min(max(1, int(figure.get_figwidth() / inches)), len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=2.4)
 
 
 def escape(text: str) -> str:
@@ -166,21 +150,15 @@ def escape(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def title_of(text: str, width: int = 46) -> str:
+def wrapped(text: str, width: int) -> str:
     """Return a title on as many lines as it needs."""
     return escape("\n".join(textwrap.wrap(text, width)) or text)
 
 
-def seeds_of(cells: Sequence[Cell]) -> str:
-    """Return a line that says what a band is."""
-    counts = sorted({len(cell.runs) for cell in cells})
-    if counts[-1] == 1:
-        return "one seed"
-    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"mean of {number} seeds, shaded from the smallest to the largest"
-
-
-def longest_run(cells: Sequence[Cell]) -> float:
-    """Return the steps of the longest run."""
-    ends = [run.series.steps[-1] for cell in cells for run in cell.runs if len(run.series.steps)]
-    return float(np.max(ends)) if ends else 0.0
+def head(figure: Any, cells: Sequence[Cell]) -> None:
+    """Write the task of the cells above a figure, and what a band is."""
+    counts = sorted({cell.seeds for cell in cells})
+    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    said = f"mean of {seeds} seeds, shaded from the smallest to the largest"
+    text = wrapped(cells[0].task, 80)
+    figure.suptitle(f"{text}\n{'one seed' if counts[-1] == 1 else said}", fontsize=10)

@@ -1,8 +1,9 @@
-"""The paper's own numbers, and the names it gives to tasks and algorithms."""
+"""The paper's own numbers, the names it gives to tasks, and its order of tasks and algorithms."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -11,8 +12,9 @@ from cspo.envs.tasks import native_name
 
 STEPS = 10_000_000  # of every run of the paper
 SEEDS = 5
-EPOCHS = 500
 LAST_EPOCHS = 100  # over which its results are averaged, of 500
+LIMIT = 25.0  # of every task
+WINDOW = 350  # epochs in which violations are counted
 
 # In the order of the paper's main table.
 TASKS = {
@@ -27,55 +29,21 @@ TASKS = {
     "SafetyPointGoal1-v0": "PointGoal",
 }
 # In the order of the paper's main table, then those that are not in it.
-ALGORITHMS = {
-    "cspo": "CSPO",
-    "appo": "APPO",
-    "p3o": "P3O",
-    "ppo-lag": "PPO-Lag",
-    "cpo": "CPO",
-    "cup": "CUP",
-    "focops": "FOCOPS",
-    "pcpo": "PCPO",
-    "cppo-pid": "CPPO-PID",
-    "c-trpo": "C-TRPO",
-    "ipo": "IPO",
-    "epo": "EPO",
-    "trpo-pid": "TRPO-PID",
-    "ppo": "PPO",
-}
+ALGORITHMS = (
+    *("cspo", "appo", "p3o", "ppo-lag", "cpo", "cup", "focops", "pcpo", "cppo-pid", "c-trpo"),
+    *("ipo", "epo", "trpo-pid", "ppo"),
+)
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as the paper prints it; `spread` is what follows its plus-minus sign, None where there is none."""
+    """A number as the paper prints it."""
 
     value: float
-    spread: float | None = None
+    spread: float | None = None  # what follows its plus-minus sign, None where there is none
 
 
-@dataclass(frozen=True)
-class MainEntry:
-    """One cell of the main table: interquartile means with half the width of their 95 % intervals."""
-
-    returns: Printed
-    cost: Printed
-
-
-@dataclass(frozen=True)
-class RecoveryEntry:
-    """One cell of the table of recovery metrics: means and standard deviations over seeds."""
-
-    tts: Printed
-    rp: Printed
-    violating_epochs: Printed
-
-
-@dataclass(frozen=True)
-class SplitEntry:
-    """One row of the sensitivity split of CSPO."""
-
-    tts: Printed
-    rp: Printed
+Numbers = dict[tuple[str, str], dict[str, Printed]]
 
 
 def task_name(task: str) -> str:
@@ -83,63 +51,59 @@ def task_name(task: str) -> str:
     return TASKS.get(native_name(task) or task, task)
 
 
-def algorithm_name(algo: str) -> str:
-    """Return what the paper calls an algorithm; another one keeps its name."""
-    return ALGORITHMS.get(algo, algo)
-
-
 def task_rank(task: str) -> tuple[int, str]:
     """Return a sort key: the paper's order, then the alphabet."""
-    known = list(TASKS)
-    name = native_name(task) or task
-    return (known.index(name) if name in known else len(known), task)
+    return _rank(list(TASKS), native_name(task) or task), task
 
 
 def algorithm_rank(algo: str) -> tuple[int, str]:
     """Return a sort key: the paper's order, then the alphabet."""
-    known = list(ALGORITHMS)
-    return (known.index(algo) if algo in known else len(known), algo)
+    return _rank(ALGORITHMS, algo), algo
+
+
+def _rank(known: Sequence[str], name: str) -> int:
+    return known.index(name) if name in known else len(known)
 
 
 @cache
-def main_results() -> dict[tuple[str, str], MainEntry]:
-    """Return the main table by the paper's names of task and algorithm."""
-    return {
-        (row["task"], row["algorithm"]): MainEntry(
-            _printed(row, "return_iqm", "return_ci"), _printed(row, "cost_iqm", "cost_ci")
-        )
-        for row in _rows("results_main.csv")
-    }
+def main_results() -> Numbers:
+    """Return the main table: interquartile means and half the width of their 95 % intervals.
+
+    Its keys are the paper's names of task and algorithm, then "return" and "cost".
+    """
+    columns = {"return": ("return_iqm", "return_ci"), "cost": ("cost_iqm", "cost_ci")}
+    return _read("results_main.csv", "algorithm", columns)
 
 
 @cache
-def recovery_metrics() -> dict[tuple[str, str], RecoveryEntry]:
-    """Return the recovery metrics by the paper's names of task and algorithm."""
-    return {
-        (row["task"], row["algorithm"]): RecoveryEntry(
-            _printed(row, "tts", "tts_std"),
-            _printed(row, "rp", "rp_std"),
-            _printed(row, "violations", "violations_std"),
-        )
-        for row in _rows("recovery_metrics.csv")
-    }
+def recovery_metrics() -> Numbers:
+    """Return the recovery metrics, means and standard deviations over seeds.
+
+    Its keys are the paper's names of task and algorithm, then "TTS", "RP", "#V" and "VF"; the last
+    is #V over the epochs in which the paper counts.
+    """
+    columns = {"TTS": ("tts", "tts_std"), "RP": ("rp", "rp_std")}
+    columns["#V"] = ("violations", "violations_std")
+    found = _read("recovery_metrics.csv", "algorithm", columns)
+    for row in found.values():
+        count, deviation = row["#V"].value, row["#V"].spread
+        row["VF"] = Printed(count / WINDOW, None if deviation is None else deviation / WINDOW)
+    return found
 
 
 @cache
-def sensitivity_split() -> dict[tuple[str, str], SplitEntry]:
-    """Return the sensitivity split of CSPO by the paper's name of the task and "flat" or "steep"."""
+def sensitivity_split() -> Numbers:
+    """Return the sensitivity split of CSPO by task and "Flat" or "Steep", then "TTS" and "RP"."""
+    return _read("sensitivity_split.csv", "geometry", {"TTS": ("tts",), "RP": ("rp",)})
+
+
+def _read(name: str, second_key: str, columns: Mapping[str, tuple[str, ...]]) -> Numbers:
+    """Return a file of the paper's numbers; of each quantity the columns of value and spread."""
+    text = (resources.files("cspo.lab.report") / "paper" / name).read_text(encoding="utf-8")
     return {
-        (row["task"], row["geometry"].lower()): SplitEntry(
-            _printed(row, "tts"), _printed(row, "rp")
-        )
-        for row in _rows("sensitivity_split.csv")
+        (row["task"], row[second_key]): {
+            quantity: Printed(*(float(row[column]) for column in pair))
+            for quantity, pair in columns.items()
+        }
+        for row in csv.DictReader(text.splitlines())
     }
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    file = resources.files("cspo.lab.report") / "paper" / name
-    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-
-
-def _printed(row: dict[str, str], value: str, spread: str | None = None) -> Printed:
-    return Printed(float(row[value]), None if spread is None else float(row[spread]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,8 @@ from cspo.config import to_dict
 from cspo.errors import CspoError
 from cspo.lab.metrics import Estimate, RecoverySummary, Spread, iqm, iqm_estimate, spread, summarise
 from cspo.lab.report import paper
-from cspo.lab.report.reading import RunResult, few, fingerprint, read_folder
+from cspo.lab.report.runs import RunResult, few, fingerprint, read_folder
 from cspo.types import FloatArray
-
-__all__ = ["Cell", "Results", "RunResult", "collect", "label_of", "on_shared_seeds"]
 
 
 @dataclass(frozen=True)
@@ -26,16 +25,15 @@ class Cell:
 
     task: str
     algo: str
-    variant: str
+    variant: str  # "" without variants
+    label: str  # what it is called in tables: "cspo", or "cspo alpha-0.1"
     runs: tuple[RunResult, ...]  # the finished ones; all of them as long as none is finished
-    label: str  # "cspo", or "cspo alpha-0.1"
     returns: Estimate  # interquartile mean over the last epochs and seeds
     cost: Estimate  # of the constraint that is violated most
     limit: float  # of that constraint
-    epochs: int  # how many last epochs the two are over
-    feasible: bool  # whether the cost is within the limit
+    constraint: int  # its number
+    epochs: int  # how many last epochs return and cost are over
     recovery: RecoverySummary
-    constraint: int = 0  # number of the constraint whose cost it is
 
     @property
     def seeds(self) -> int:
@@ -46,6 +44,16 @@ class Cell:
     def steps(self) -> int:
         """Environment steps of each run; the least of them if they differ."""
         return int(min(run.series.steps[-1] for run in self.runs))
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the cost is within the limit."""
+        return self.cost.value <= self.limit
+
+    @property
+    def finished(self) -> bool:
+        """Whether all its runs are."""
+        return all(run.finished for run in self.runs)
 
     @property
     def seed_returns(self) -> FloatArray:
@@ -60,9 +68,8 @@ class Cell:
     @property
     def mean_cost(self) -> Spread:
         """The same of the cost."""
-        return spread(
-            [spread(run.series.cost[-self.epochs :, self.constraint]).mean for run in self.runs]
-        )
+        costs = [run.series.cost[-self.epochs :, self.constraint] for run in self.runs]
+        return spread([spread(cost).mean for cost in costs])
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,12 @@ class Results:
 
     name: str
     runs: tuple[RunResult, ...]
+    left_out: tuple[RunResult, ...]  # of these: not finished, while others of their kind are
     cells: tuple[Cell, ...]
     tasks: tuple[str, ...]
     labels: tuple[str, ...]
-    notes: tuple[
-        str, ...
-    ] = ()  # what a reader must know: runs that are missing or not finished, settings that differ
-
-    description: str = ""  # of the studies, in their own words
+    notes: tuple[str, ...]  # runs that are missing or not finished, settings that differ
+    description: str  # of the studies, in their own words
 
     def cell(self, task: str, label: str) -> Cell | None:
         """Return one cell, or None if there is no such run."""
@@ -92,80 +97,51 @@ def collect(folders: Sequence[Path | str]) -> Results:
         folders: Study folders, folders of run folders, single run folders, or folders of CSV files
             that are named TASK-ALGO-seedN.csv or TASK-ALGO-VARIANT-seedN.csv.
     """
-    runs: list[RunResult] = []
-    names: list[str] = []
-    notes: list[str] = []
-    descriptions: list[str] = []
-    for folder in map(Path, folders):
-        found = read_folder(folder)
-        names.append(found.name)
-        runs += found.runs
-        notes += found.notes
-        descriptions.append(found.description)
+    read = [read_folder(Path(folder)) for folder in folders]
+    notes = [note for folder in read for note in folder.notes]
+    runs = sorted((run for folder in read for run in folder.runs), key=_rank)
     if not runs:
-        raise CspoError(
-            " ".join(
-                [
-                    "There is nothing to report: name a study's folder, as in `cspo report DIR`.",
-                    *notes,
-                ]
+        said = "There is nothing to report: name a study's folder, as in `cspo report DIR`."
+        raise CspoError(" ".join([said, *notes]))
+    for one, other in pairwise(runs):
+        if _rank(one) == _rank(other):
+            raise CspoError(
+                f"{one.id} and {other.id} are both {one.task}, {one.label}, seed {one.seed}. "
+                "Report them one by one, or name the runs to compare."
             )
-        )
-    runs.sort(key=lambda run: (paper.task_rank(run.task), _label_rank(run), run.seed))
-    _refuse_duplicates(runs)
-    cells = tuple(_cell(group) for group in _grouped(runs))
+    cells = tuple(_cell(list(group)) for _, group in groupby(runs, lambda run: _rank(run)[:2]))
+    used = {id(run) for cell in cells for run in cell.runs}
+    left_out = tuple(run for run in runs if id(run) not in used)
     return Results(
-        name=", ".join(dict.fromkeys(names)),
+        name=", ".join(dict.fromkeys(folder.name for folder in read)),
         runs=tuple(runs),
+        left_out=left_out,
         cells=cells,
         tasks=tuple(dict.fromkeys(run.task for run in runs)),
-        labels=tuple(dict.fromkeys(label_of(run) for run in sorted(runs, key=_label_rank))),
-        notes=tuple(notes + _notes_on(runs, cells)),
-        description=" ".join(dict.fromkeys(filter(None, descriptions))),
+        labels=tuple(dict.fromkeys(run.label for run in sorted(runs, key=_label_rank))),
+        notes=(*notes, *_notes_on(cells, left_out)),
+        description=" ".join(dict.fromkeys(one.description for one in read if one.description)),
     )
 
 
-def label_of(run: RunResult) -> str:
-    """Return what the run's algorithm is called in tables: its name, and its variant's."""
-    return f"{run.algo} {run.variant}".rstrip()
+def _rank(run: RunResult) -> tuple[Any, ...]:
+    return paper.task_rank(run.task), _label_rank(run), run.seed
 
 
 def _label_rank(run: RunResult) -> tuple[Any, ...]:
-    return (paper.algorithm_rank(run.algo), _natural(run.variant))
-
-
-def _natural(text: str) -> list[tuple[int, float, str]]:
     """Return a sort key that puts alpha-0.5 before alpha-0.85 and limit-5 before limit-25."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", text)
-    return [(0, float(part), "") if i % 2 else (1, 0.0, part) for i, part in enumerate(parts)]
-
-
-def _refuse_duplicates(runs: Sequence[RunResult]) -> None:
-    seen: dict[tuple[str, str, int], RunResult] = {}
-    for run in runs:
-        key = (run.task, label_of(run), run.seed)
-        if key in seen:
-            raise CspoError(
-                f"{seen[key].id} and {run.id} are both {run.task}, {label_of(run)}, seed {run.seed}. "
-                "Report them one by one, or name the runs to compare."
-            )
-        seen[key] = run
-
-
-def _grouped(runs: Sequence[RunResult]) -> list[list[RunResult]]:
-    groups: dict[tuple[str, str], list[RunResult]] = {}
-    for run in runs:
-        groups.setdefault((run.task, label_of(run)), []).append(run)
-    return list(groups.values())
+    parts = enumerate(re.split(r"(\d+(?:\.\d+)?)", run.variant))
+    natural = [(0, float(part), part) if i % 2 else (1, 0.0, part) for i, part in parts]
+    return paper.algorithm_rank(run.algo), natural
 
 
 def last_epochs(epochs: int) -> int:
-    """Return how many epochs at the end of a run its results are over: the last fifth, at most 100, as in the paper."""
+    """Return how many last epochs results are over: a fifth, at most 100, as in the paper."""
     return max(1, min(paper.LAST_EPOCHS, round(epochs / 5)))
 
 
 def on_shared_seeds(first: Cell, second: Cell) -> tuple[Cell, Cell]:
-    """Return two cells without the runs whose seed the other lacks; unchanged if they share none."""
+    """Return two cells without runs whose seed the other lacks; unchanged if they share none."""
     shared = {run.seed for run in first.runs} & {run.seed for run in second.runs}
     if not shared:
         return first, second
@@ -176,51 +152,42 @@ def on_shared_seeds(first: Cell, second: Cell) -> tuple[Cell, Cell]:
 def _cell(group: Sequence[RunResult]) -> Cell:
     runs = [run for run in group if run.finished] or list(group)
     epochs = last_epochs(min(len(run.series) for run in runs))
-    returns = np.stack([run.series.returns[-epochs:] for run in runs])  # (seeds, epochs)
     constraints = min(run.series.cost.shape[1] for run in runs)
+    # (seeds, epochs) each
+    returns = np.stack([run.series.returns[-epochs:] for run in runs])
     costs = [np.stack([run.series.cost[-epochs:, k] for run in runs]) for k in range(constraints)]
     limits = [float(runs[0].series.limit[-1, k]) for k in range(constraints)]
     worst = int(np.argmax([iqm(cost) - limit for cost, limit in zip(costs, limits, strict=True)]))
-    cost = iqm_estimate(costs[worst])
     return Cell(
         task=runs[0].task,
         algo=runs[0].algo,
         variant=runs[0].variant,
+        label=runs[0].label,
         runs=tuple(runs),
-        label=label_of(runs[0]),
         returns=iqm_estimate(returns),
-        cost=cost,
+        cost=iqm_estimate(costs[worst]),
         limit=limits[worst],
-        epochs=epochs,
-        feasible=cost.value <= limits[worst],
-        recovery=summarise([run.recovery for run in runs]),
         constraint=worst,
+        epochs=epochs,
+        recovery=summarise([run.recovery for run in runs]),
     )
 
 
-def _notes_on(runs: Sequence[RunResult], cells: Sequence[Cell]) -> list[str]:
+def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]:
     notes = []
-    if unfinished := [run for run in runs if not run.finished]:
-        used = {id(run) for cell in cells for run in cell.runs}
-        shown, hidden = (
-            [run for run in unfinished if (id(run) in used) is state] for state in (True, False)
-        )
-        if hidden:
-            notes.append(f"Not finished, and left out: {few(list(map(_progress_of, hidden)))}.")
-        if shown:
-            listed = few(list(map(_progress_of, shown)))
-            notes.append(f"Not finished, but shown, since no run of their kind is: {listed}.")
+    shown = [run for cell in cells for run in cell.runs if not run.finished]
+    for said, runs in (
+        ("Not finished, and left out", left_out),
+        ("Not finished, but shown, since no run of their kind is", shown),
+    ):
+        listed = [f"{r.id} ({len(r.series)} of {r.series.planned_epochs} epochs)" for r in runs]
+        if listed:
+            notes.append(f"{said}: {few(listed)}.")
     for cell in cells:
-        if len({_settings_of(run) for run in cell.runs}) > 1:
-            notes.append(f"The runs of {cell.label} on {cell.task} differ in more than their seed.")
+        which = f"The runs of {cell.label} on {cell.task}"
+        configs = [{} if run.config is None else to_dict(run.config) for run in cell.runs]
+        if len(set(map(fingerprint, configs))) > 1:
+            notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
-            notes.append(f"The runs of {cell.label} on {cell.task} have different cost limits.")
+            notes.append(f"{which} have different cost limits.")
     return notes
-
-
-def _progress_of(run: RunResult) -> str:
-    return f"{run.id} ({len(run.series)} of {run.series.planned_epochs} epochs)"
-
-
-def _settings_of(run: RunResult) -> str:
-    return "" if run.config is None else fingerprint(to_dict(run.config))

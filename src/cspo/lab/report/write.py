@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cspo.errors import CspoError
+from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
+from cspo.lab.report.formats import Table, write_table
 from cspo.lab.report.results import Results, collect
+from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
+from cspo.lab.report.versus import improvement_table, versus_table
+from cspo.runs.files import write_bytes, write_text
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> list[Path]:
@@ -24,13 +29,26 @@ def report_folder(folders: Sequence[Path | str], out: Path | str | None = None) 
     return Path(folders[0]) / "report" if out is None else Path(out)
 
 
+def all_tables(results: Results) -> list[Table]:
+    """Return every table the results have something for."""
+    made = (
+        main_table(results),
+        main_comparison(results),
+        recovery_table(results),
+        recovery_comparison(results),
+        split_table(results),
+        split_comparison(results),
+        variants_table(results),
+        versus_table(results),
+        improvement_table(results),
+    )
+    return [table for table in made if table.rows]
+
+
 def write_results(results: Results, out: Path) -> list[Path]:
     """Write the report on results that have been read."""
     from cspo.lab.report.figures import draw_figures, render
-    from cspo.lab.report.formats import write_table
     from cspo.lab.report.page import FIGURES, TABLES, make_page
-    from cspo.lab.report.tables import all_tables
-    from cspo.runs.files import write_bytes, write_text
 
     _refuse_mixed_limits(results)
     tables = all_tables(results)
@@ -42,14 +60,12 @@ def write_results(results: Results, out: Path) -> list[Path]:
         for name, caption, figure in draw_figures(results):
             captions.append((name, caption))
             for kind in ("svg", "png"):
-                content = render(figure, kind)
                 files.append(out / FIGURES / f"{name}.{kind}")
-                write_bytes(files[-1], content)
+                write_bytes(files[-1], render(figure, kind))
         write_text(out / "index.html", make_page(results, tables, captions))
     except OSError as fault:
-        raise CspoError(
-            f"Cannot write the report to {out}: {fault.strerror}. Try another --out."
-        ) from fault
+        said = f"Cannot write the report to {out}: {fault.strerror}. Try another --out."
+        raise CspoError(said) from fault
     return [out / "index.html", *files]
 
 
@@ -58,7 +74,6 @@ def _refuse_mixed_limits(results: Results) -> None:
     for cell in results.cells:
         limits = sorted({tuple(map(float, run.series.limit[-1])) for run in cell.runs})
         if len(limits) > 1:
-            shown = " and ".join(",".join(f"{value:g}" for value in limit) for limit in limits)
-            raise CspoError(
-                f"The runs of {cell.label} on {cell.task} have different cost limits ({shown}): report them apart."
-            )
+            named = " and ".join(",".join(f"{value:g}" for value in limit) for limit in limits)
+            runs = f"The runs of {cell.label} on {cell.task}"
+            raise CspoError(f"{runs} have different cost limits ({named}): report them apart.")

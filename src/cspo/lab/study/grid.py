@@ -148,10 +148,15 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
 
 
+def run_id(task: str, algo: str, variant: str, seed: int) -> str:
+    """Return what a run of a study is called, which is also the name of its folder."""
+    parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
+    return "-".join(part for part in parts if part)
+
+
 def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
     task, algo = config.task, config.algo
-    parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
-    name = "-".join(part for part in parts if part)
+    name = run_id(task, algo, variant, seed)
     return RunSpec(name, task, algo, variant, seed, with_settings(config, seed=seed))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,9 +14,8 @@ from cspo.types import FloatArray
 
 METHODS = ("primal-dual", "CSPO")
 EPSILON = 1e-8  # keeps w finite where g is flat
-TOLERANCE = (
-    1e-3  # g above this counts as a violation: both methods approach g = 0, from either side
-)
+# g above this counts as a violation: both methods approach g = 0, from either side.
+TOLERANCE = 1e-3
 
 
 def primal_dual_step(
@@ -36,7 +35,10 @@ def cspo_step(
     step_lambda: float,
     alpha: float,
 ) -> tuple[FloatArray, float]:
-    """Descend on L_k = f + (alpha / 2) w_k [g]_+^2 + lam g with w_k = 1 / |grad g(theta_k)|^2, ascend on lam."""
+    """Descend on L_k = f + (alpha / 2) w_k [g]_+^2 + lam g, ascend on lam.
+
+    w_k = 1 / |grad g(theta_k)|^2.
+    """
     g, gradient_g = float(problem.g(theta)), problem.gradient_g(theta)
     w = 1.0 / (gradient_g @ gradient_g + EPSILON)
     gradient = problem.gradient_f(theta) + (lam + alpha * w * max(0.0, g)) * gradient_g
@@ -62,6 +64,12 @@ class Trajectory:
         """The first iteration within the limit; None if there is none."""
         safe = np.flatnonzero(self.g <= TOLERANCE)
         return int(safe[0]) if len(safe) else None
+
+    @property
+    def largest_after(self) -> float | None:
+        """The largest violation after that; 0 if there is none."""
+        safe = self.first_safe
+        return None if safe is None else max(0.0, float(self.g[safe:].max()))
 
 
 def follow(
@@ -94,44 +102,24 @@ def follow(
 def format_table(trajectories: Sequence[Trajectory], problem: Problem) -> str:
     """Return what was counted, one column per method."""
     best, multiplier = problem.optimum()
-    rows: list[tuple[str, list[str]]] = [
-        ("iterations above the limit", [str(sum(path.violations)) for path in trajectories]),
-        ("violations", [str(len(path.violations)) for path in trajectories]),
-        (
-            "longest violation, iterations",
-            [str(max(path.violations, default=0)) for path in trajectories],
+    counted: dict[str, Callable[[Trajectory], str]] = {
+        "iterations above the limit": lambda path: str(sum(path.violations)),
+        "violations": lambda path: str(len(path.violations)),
+        "longest violation, iterations": lambda path: str(max(path.violations, default=0)),
+        "time to safety from the start": lambda path: _or(path.first_safe, "", "never"),
+        "largest violation after that": lambda path: _or(path.largest_after, ".3f", "-"),
+        "deepest overshoot (least g)": lambda path: f"{path.g.min():.3f}",
+        "distance to the optimum, at the end": lambda path: (
+            f"{np.linalg.norm(path.theta[-1] - best):.2g}"
         ),
-        ("time to safety from the start", [_first(path) for path in trajectories]),
-        ("largest violation after that", [_largest_after(path) for path in trajectories]),
-        ("deepest overshoot (least g)", [f"{path.g.min():.3f}" for path in trajectories]),
-        (
-            "distance to the optimum, at the end",
-            [f"{_distance(path, best):.2g}" for path in trajectories],
-        ),
-        (
-            f"multiplier at the end (optimum {multiplier:.4f})",
-            [f"{path.lam[-1]:.4f}" for path in trajectories],
-        ),
-    ]
-    width = max(len(label) for label, _ in rows)
+        f"multiplier at the end (optimum {multiplier:.4f})": lambda path: f"{path.lam[-1]:.4f}",
+    }
+    width = max(map(len, counted))
     lines = [" " * width + "".join(f"{path.name:>14}" for path in trajectories)]
-    lines += [
-        f"{label:<{width}}" + "".join(f"{value:>14}" for value in values) for label, values in rows
-    ]
+    for label, count in counted.items():
+        lines.append(f"{label:<{width}}" + "".join(f"{count(path):>14}" for path in trajectories))
     return "\n".join(lines)
 
 
-def _first(path: Trajectory) -> str:
-    return "never" if path.first_safe is None else str(path.first_safe)
-
-
-def _largest_after(path: Trajectory) -> str:
-    return (
-        "-"
-        if path.first_safe is None
-        else f"{max(0.0, float(path.g[path.first_safe :].max())):.3f}"
-    )
-
-
-def _distance(path: Trajectory, best: FloatArray) -> float:
-    return float(np.linalg.norm(path.theta[-1] - best))
+def _or(value: float | None, form: str, missing: str) -> str:
+    return missing if value is None else f"{value:{form}}"

@@ -23,6 +23,7 @@ BOUNDARY, INFEASIBLE, LEVELS = "#7b3fa3", "#f3e3ea", "#8a8a8a"
 MARGIN = 0.35  # of the view around everything in it
 FRAMES, SECONDS = 60, 8.0  # of the animation
 HOLD = 2.0  # seconds the last frame stays
+Lines = tuple[Any, Any, Any, Any]  # of one path: in the plane, its end there, g and lambda
 
 
 def draw_pictures(
@@ -34,10 +35,8 @@ def draw_pictures(
     # The salt makes the names inside an SVG the same every time.
     with matplotlib.rc_context({"svg.hashsalt": "cspo", "svg.fonttype": "path"}):
         figure, lines = _figure(problem, paths)
-        contents = {
-            "toy.png": _rendered(figure, "png", dpi=130),
-            "toy.svg": _rendered(figure, "svg"),
-        }
+        png, svg = _rendered(figure, "png", dpi=130), _rendered(figure, "svg")
+        contents = {"toy.png": png, "toy.svg": svg}
         if gif:
             contents["toy.gif"] = _animation(figure, lines, paths)
     try:
@@ -49,14 +48,12 @@ def draw_pictures(
     return [out / name for name in contents]
 
 
-def _figure(
-    problem: Problem, paths: Sequence[Trajectory]
-) -> tuple[Any, list[tuple[Any, Any, Any, Any]]]:
-    """Return the figure, and for each path its lines: in the plane, its end there, g and lambda."""
+def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[Lines]]:
+    """Return the figure and the lines of each path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 5.0), layout="constrained")
+    figure: Any = Figure(figsize=(10.5, 5.0), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.add_gridspec(2, 2, width_ratios=(1.5, 1.0))
     plane = figure.add_subplot(grid[:, 0])
@@ -65,16 +62,10 @@ def _figure(
     _draw_problem(plane, problem, paths)
     above.axhline(0.0, color=BOUNDARY, linewidth=1.2)
     above.set_ylabel(r"$g(\theta_k)$")
-    # The first violation is far larger than those after it: a root scale shows both, and keeps the
-    # sign.
+    # The first violation is far larger than those after it: a root scale shows both, with the sign.
     above.set_yscale("function", functions=(_signed_root, _signed_square))
-    below.axhline(
-        problem.optimum()[1],
-        color="#444444",
-        linewidth=1.0,
-        linestyle=":",
-        label=r"$\lambda^\star$",
-    )
+    best = {"color": "#444444", "linewidth": 1.0, "linestyle": ":", "label": r"$\lambda^\star$"}
+    below.axhline(problem.optimum()[1], **best)
     below.set_ylabel(r"$\lambda_k$")
     below.set_xlabel("iteration k")
     lines = []
@@ -90,13 +81,8 @@ def _figure(
         panel.spines[["top", "right"]].set_visible(False)
     above.tick_params(labelbottom=False)
     below.legend(frameon=False)
-    figure.legend(
-        *plane.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=7,
-        frameon=False,
-        fontsize=9,
-    )
+    place = {"loc": "outside lower center", "ncols": 7, "frameon": False, "fontsize": 9}
+    figure.legend(*plane.get_legend_handles_labels(), **place)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # laid out once: frames of the animation must not move
     return figure, lines
@@ -112,21 +98,12 @@ def _draw_problem(plane: Any, problem: Problem, paths: Sequence[Trajectory]) -> 
     f, g = problem.f(points), problem.g(points)
     plane.contourf(x, y, g, levels=[0.0, max(float(g.max()), 1.0)], colors=[INFEASIBLE])
     plane.contour(x, y, f, levels=12, colors=LEVELS, linewidths=0.8, linestyles="dashed")
-    outside = [level for level in (1.0, 3.0, 7.0, 15.0) if level < g.max()]
-    plane.contour(
-        x, y, g, levels=[-0.9, -0.5, *outside], colors=BOUNDARY, linewidths=0.7, linestyles="dotted"
-    )
+    levels = [-0.9, -0.5, *(level for level in (1.0, 3.0, 7.0, 15.0) if level < g.max())]
+    plane.contour(x, y, g, levels=levels, colors=BOUNDARY, linewidths=0.7, linestyles="dotted")
     plane.contour(x, y, g, levels=[0.0], colors=BOUNDARY, linewidths=2.0)
     plane.plot(*paths[0].theta[0], "s", color="black", markersize=6, label="start", zorder=5)
-    plane.plot(
-        *best,
-        "*",
-        color="#e0a800",
-        markeredgecolor="black",
-        markersize=13,
-        label="optimum",
-        zorder=5,
-    )
+    star = {"color": "#e0a800", "markeredgecolor": "black", "markersize": 13, "zorder": 5}
+    plane.plot(*best, "*", label="optimum", **star)
     plane.plot([], [], "--", color=LEVELS, label=r"level sets of $f$")
     plane.plot([], [], ":", color=BOUNDARY, label=r"level sets of $g$")
     plane.plot([], [], color=BOUNDARY, linewidth=2.0, label=r"$g(\theta) = 0$; shaded: infeasible")
@@ -145,16 +122,13 @@ def _signed_square(values: Any) -> Any:
 
 def _rendered(figure: Any, kind: str, **options: Any) -> bytes:
     content = io.BytesIO()
-    figure.savefig(
-        content, format=kind, metadata={"Date" if kind == "svg" else "Software": None}, **options
-    )
+    metadata = {"Date" if kind == "svg" else "Software": None}
+    figure.savefig(content, format=kind, metadata=metadata, **options)
     return content.getvalue()
 
 
-def _animation(
-    figure: Any, lines: list[tuple[Any, Any, Any, Any]], paths: Sequence[Trajectory]
-) -> bytes:
-    """Return a GIF of the trajectories growing; early iterations, where most happens, get more frames."""
+def _animation(figure: Any, lines: list[Lines], paths: Sequence[Trajectory]) -> bytes:
+    """Return a GIF of the growing trajectories; early ones, where most happens, take longer."""
     from PIL import Image
 
     last = len(paths[0].g) - 1
@@ -179,19 +153,11 @@ def _animation(
         for line in growing:
             line.axes.draw_artist(line)
         pictures.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all frames, from the last, which shows every colour; coverage keeps those of
-    # small marks.
+    # One palette for all frames, of the last, which shows every colour; coverage keeps small marks.
     palette = pictures[-1].quantize(128, method=Image.Quantize.MAXCOVERAGE)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     durations = [round(1000 * SECONDS / len(frames))] * (len(frames) - 1) + [round(1000 * HOLD)]
     content = io.BytesIO()
-    frames[0].save(
-        content,
-        "GIF",
-        save_all=True,
-        append_images=frames[1:],
-        duration=durations,
-        loop=0,
-        optimize=True,
-    )
+    timing = {"duration": durations, "loop": 0}
+    frames[0].save(content, "GIF", save_all=True, append_images=frames[1:], optimize=True, **timing)
     return content.getvalue()

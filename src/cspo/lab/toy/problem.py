@@ -14,9 +14,10 @@ TARGET = np.array([2.0, 1.5])  # where the objective is least; outside the ellip
 
 @dataclass(frozen=True)
 class Problem:
-    """Minimise f(theta) = (c / 2) |theta - (2, 1.5)|^2 subject to g(theta) = r^p - 1 <= 0, r = x^2 / 4 + y^2.
+    """Minimise f(theta) = (c / 2) |theta - (2, 1.5)|^2 subject to g(theta) = r^p - 1 <= 0.
 
-    The feasible set is the same ellipse for every p; p is how fast g grows across its boundary.
+    r = x^2 / 4 + y^2. The feasible set is the same ellipse for every p; p is how fast g grows
+    across its boundary.
     """
 
     steepness: float = 2.0
