@@ -120,7 +120,7 @@ def general_fields() -> Iterator[tuple[str | None, dataclasses.Field[Any]]]:
 
 
 _GROUP_OF = {item.name: group for group, item in general_fields()}
-# What a resumed run may change without becoming another, besides its length.
+# Settings that change no result: two runs that differ in them alone are the same run.
 FREE = tuple(i.name for _, i in general_fields() if not i.metadata.get("changes_results", True))
 
 

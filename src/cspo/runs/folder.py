@@ -11,7 +11,7 @@ import tomli_w
 
 from cspo import __version__
 from cspo.algorithms import algorithm_names
-from cspo.config import TrainConfig, from_dict, read_settings, to_dict, use_plugin
+from cspo.config import FREE, TrainConfig, from_dict, read_settings, to_dict, use_plugin
 from cspo.errors import CspoError
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
@@ -24,7 +24,7 @@ from cspo.types import EpochReport
 if TYPE_CHECKING:
     from cspo.train import Trainer
 
-CHANGEABLE = {"total_steps", "threads"}  # what a resumed run may change
+CHANGEABLE = {"total_steps", *FREE}  # what a resumed run may change
 
 
 class RunInUse(CspoError):
@@ -78,8 +78,7 @@ class RunFolder:
         """
         path = Path(path)
         config = load_config(path, changes.get("plugin"))
-        # A plugin may change too: it says where the algorithm is, not what it does.
-        if unknown := set(changes) - CHANGEABLE - {"plugin"}:
+        if unknown := set(changes) - CHANGEABLE:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(
                 f"A resumed run keeps its settings; only {allowed} can change, not {refused}."

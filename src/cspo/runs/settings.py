@@ -11,9 +11,9 @@ from cspo.settings import positive, setting
 class FileSettings:
     """What is kept in the run folder."""
 
-    checkpoint_every: int = setting(1, positive)
+    checkpoint_every: int = setting(1, positive, changes_results=False)
     """Epochs between checkpoints; the last epoch always gets one."""
-    keep_checkpoints: int = setting(2, positive)
+    keep_checkpoints: int = setting(2, positive, changes_results=False)
     """Newest checkpoints kept."""
-    tensorboard: bool = True
+    tensorboard: bool = setting(True, changes_results=False)
     """Write TensorBoard events."""

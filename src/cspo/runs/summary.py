@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cspo import __version__
-from cspo.config import TrainConfig, to_dict
+from cspo.config import FREE, TrainConfig, to_dict
 from cspo.runs.files import write_text
 from cspo.runs.plain import without_nan
 from cspo.runs.progress import constraint_columns, read_progress
@@ -132,9 +132,7 @@ def commit() -> str | None:
 
 def config_digest(config: TrainConfig) -> str:
     """Return a short digest of the settings that influence results."""
-    data = to_dict(config)
-    for name in ("threads", "tensorboard", "checkpoint_every", "keep_checkpoints", "plugin"):
-        data.pop(name, None)
+    data = {name: value for name, value in to_dict(config).items() if name not in FREE}
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

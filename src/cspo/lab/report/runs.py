@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cspo.algorithms.registry import algorithm_names
-from cspo.config import TrainConfig, from_dict, read_toml
+from cspo.config import FREE, TrainConfig, from_dict, read_toml
 from cspo.errors import CspoError
 from cspo.lab.metrics import Recovery, Series, read_series, recovery
 from cspo.runs.progress import progress_file
@@ -148,8 +148,7 @@ def _config(settings: Mapping[str, Any]) -> TrainConfig | None:
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
     """Return a text that is equal for runs that differ by seed, or in what changes no result."""
-    free = {"seed", "threads", "tensorboard", "checkpoint_every", "keep_checkpoints", "plugin"}
-    kept = {key: value for key, value in settings.items() if key not in free}
+    kept = {key: value for key, value in settings.items() if key not in ("seed", *FREE)}
     return json.dumps(kept, sort_keys=True, default=str)
 
 
