@@ -1,11 +1,11 @@
-"""`cspo study run`, `cspo study status` and `cspo study list`."""
+"""`cspo study run`, `cspo study status`, `cspo study archive` and `cspo study list`."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -96,23 +96,22 @@ def main(arguments: Sequence[str]) -> int:
     """Run `cspo study ...`."""
     name, *rest = arguments or ["--help"]
     if name in HELP:
-        rows = "\n".join(f"  {name:<7} {summary}" for name, (_, summary) in COMMANDS.items())
+        rows = "\n".join(f"  {name:<7} {summary}" for name, (*_, summary) in COMMANDS.items())
         print(f"usage: cspo study {{{','.join(COMMANDS)}}} ...\n\n{rows}")
         return 0
     if name not in COMMANDS:
         raise CspoError(f"cspo study has no command {name!r}: {nearest(name, COMMANDS)}")
+    options, command, _ = COMMANDS[name]
     try:
-        code: int = COMMANDS[name][0](rest)
-        return code
+        return command(parse(options, f"study {name}", rest))
     except StudyProblems as error:
         for problem in error.problems:
             print(f"cspo: error: {problem}", file=sys.stderr)
         return 2
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: RunOptions) -> int:
     """Run `cspo study run`."""
-    options = parse(RunOptions, "study run", arguments)
     if options.jobs is not None and options.jobs < 1:
         raise CspoError(f"--jobs must be positive, not {options.jobs}.")
     study = read_study(options.study, environments=True)
@@ -163,9 +162,8 @@ def _folder(place: str) -> Path:
     return Path(place) if mirror is None else mirror.fetch()
 
 
-def status(arguments: Sequence[str]) -> int:
+def status(options: StatusOptions) -> int:
     """Run `cspo study status`."""
-    options = parse(StatusOptions, "study status", arguments)
     from cspo.lab.study.state import StudyFolder
     from cspo.lab.study.view import PLAIN_WIDTH, seconds_left, table
 
@@ -192,9 +190,8 @@ def status(arguments: Sequence[str]) -> int:
     return 0
 
 
-def archive(arguments: Sequence[str]) -> int:
+def archive(options: ArchiveOptions) -> int:
     """Run `cspo study archive`."""
-    options = parse(ArchiveOptions, "study archive", arguments)
     from cspo.lab.study.archive import archive as keep
 
     result = keep(_folder(options.folder), options.out)
@@ -204,9 +201,8 @@ def archive(arguments: Sequence[str]) -> int:
     return 0
 
 
-def list_studies(arguments: Sequence[str]) -> int:
+def list_studies(options: ListOptions) -> int:
     """Run `cspo study list`."""
-    options = parse(ListOptions, "study list", arguments)
     rows = [_row(read_study(name)) for name in shipped_studies()]
     if options.json:
         print(json.dumps(rows))
@@ -234,9 +230,9 @@ def _row(study: Study) -> dict[str, Any]:
     }
 
 
-COMMANDS = {
-    "run": (run, "train every run of a study, or continue it"),
-    "status": (status, "show how far a study is"),
-    "archive": (archive, "copy the results of a study, for keeping or publishing"),
-    "list": (list_studies, "list the shipped studies"),
+COMMANDS: dict[str, tuple[type, Callable[[Any], int], str]] = {
+    "run": (RunOptions, run, "train every run of a study, or continue it"),
+    "status": (StatusOptions, status, "show how far a study is"),
+    "archive": (ArchiveOptions, archive, "copy the results of a study, for keeping or publishing"),
+    "list": (ListOptions, list_studies, "list the shipped studies"),
 }

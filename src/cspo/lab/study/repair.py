@@ -57,20 +57,29 @@ def _is_readable(path: Path) -> bool:
 
 def difference(config: TrainConfig, folder: Path) -> str | None:
     """Return in words the first setting that differs between a run and the one in a folder."""
-    try:
-        there = _flat(read_settings(folder / "config.toml"))
-    except CspoError:
-        return None  # not there, or cut short: `prepare` writes it again
+    there, whole = _settings_in(folder, config)
     here = _flat(to_dict(config))
-    names = dict.fromkeys([*there, *here])
-    if _is_cut(config, folder, there):  # the last value may be a part of itself, the rest is lost
-        names = dict.fromkeys(list(there)[:-1])
-    for name in names:
+    # Of a file that was cut short the end is lost, and its last value may be a part of itself.
+    for name in [*there, *here] if whole else list(there)[:-1]:
         ours, theirs = here.get(name), there.get(name)
         if ours != theirs and name not in FREE:
             was = f"was {_in_words(theirs)} in {folder}"
             return f"{name} is {_in_words(ours)} in the study, and {was}"
     return None
+
+
+def _settings_in(folder: Path, config: TrainConfig) -> tuple[dict[str, Any], bool]:
+    """Return what config.toml of a run says, and whether it says everything."""
+    try:
+        there = _flat(read_settings(folder / "config.toml"))
+        ends = (folder / "config.toml").read_text(encoding="utf-8").endswith("\n")
+    except CspoError:
+        return {}, False  # not there, or cut short
+    # A run's settings are written in full, but for those that are None.
+    names = [item.name for _, item in general_fields() if item.default is not None]
+    own = dataclasses.fields(config.algorithm)
+    names += [f"algorithm.{item.name}" for item in own if item.default is not None]
+    return there, ends and all(name in there for name in names)
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
@@ -85,16 +94,6 @@ def _in_words(value: Any) -> str:
     return "not set" if value is None else repr(value)
 
 
-def _is_cut(config: TrainConfig, folder: Path, there: dict[str, Any]) -> bool:
-    """Whether a config.toml lacks its end: a run's settings are written in full, but for None."""
-    if not (folder / "config.toml").read_text(encoding="utf-8").endswith("\n"):
-        return True
-    names = [item.name for _, item in general_fields() if item.default is not None]
-    own = dataclasses.fields(config.algorithm)
-    names += [f"algorithm.{item.name}" for item in own if item.default is not None]
-    return any(name not in there for name in names)
-
-
 def prepare(config: TrainConfig, folder: Path) -> list[str]:
     """Make a run fit to be continued; return a sentence for everything that was wrong with it."""
     if not folder.is_dir():
@@ -106,7 +105,11 @@ def prepare(config: TrainConfig, folder: Path) -> list[str]:
             # It has done nothing yet: its settings are written again when it starts.
             (folder / "config.toml").unlink(missing_ok=True)
             return []
-        notes = _mend_config(config, folder)
+        notes = []
+        if not _settings_in(folder, config)[1]:
+            what = "was cut short" if (folder / "config.toml").exists() else "was missing"
+            notes.append(f"config.toml {what}: it is written again from the study.")
+            write_config(folder, config)
         rows = progress.complete_rows()
         if progress.path.exists() and not progress.path.read_bytes().endswith(b"\n"):
             notes.append("progress.csv ended in the middle of a row: that row is written again.")
@@ -133,18 +136,6 @@ def _held(folder: Path) -> IO[str]:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
-
-
-def _mend_config(config: TrainConfig, folder: Path) -> list[str]:
-    file = folder / "config.toml"
-    try:
-        if file.exists() and not _is_cut(config, folder, _flat(read_settings(file))):
-            return []
-    except CspoError:
-        pass
-    what = "was cut short" if file.exists() else "was missing"
-    write_config(folder, config)
-    return [f"config.toml {what}: it is written again from the study."]
 
 
 def _beyond_repair(config: TrainConfig, folder: Path, rows: int, notes: list[str]) -> str | None:
