@@ -6,12 +6,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from cspo.envs.navigation import NavigationEnv
 from cspo.envs.navigation.layout import Layout
+from cspo.envs.navigation.task import NavigationEnv
 
 Array = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ def keepouts(name: str) -> list[float]:
 
 
 def rows_of(name: str, kind: str) -> slice:
-    """Which rows of `env.objects` are of a class."""
+    """Which rows of `env.world.objects` are of a class."""
     start = 0
     for one, count, _ in objects_of(name):
         if one == kind:
@@ -144,24 +143,25 @@ def arrange(
     assert not given, f"{env.name} has no {given}"
     rotations = np.zeros(len(places))
     rotations[0] = heading
-    mujoco.mj_resetData(env.physics.models[index], env.physics.data[index])
-    env.place(index, Layout(np.array(places), rotations))
-    env.forward(index)
+    env.world.build(index, Layout(np.array(places), rotations))
     if "Button" in env.name:
         set_goal_button(env, goal_button, index)
-    env.timer[index] = env.elapsed[index] = 0
-    env.last_distance[index] = np.linalg.norm(goal_of(env, index) - robot_of(env, index)[0][:2])
+        env.game.timer[index] = 0
+    env.elapsed[index] = 0
+    env.game.last_distance[index] = np.linalg.norm(
+        goal_of(env, index) - robot_of(env, index)[0][:2]
+    )
 
 
 def set_goal_button(env: NavigationEnv, button: int, index: int = 0) -> None:
-    env.goal_button[index] = button
-    env.objects[index, rows_of(env.name, "goal")] = env.objects[
+    env.game.goal_button[index] = button
+    env.world.objects[index, rows_of(env.name, "goal")] = env.world.objects[
         index, rows_of(env.name, "buttons")
     ][button]
 
 
 def goal_of(env: NavigationEnv, index: int = 0) -> Array:
-    return env.objects[index, rows_of(env.name, "goal")][0].copy()
+    return env.world.objects[index, rows_of(env.name, "goal")][0].copy()
 
 
 def robot_of(env: NavigationEnv, index: int = 0) -> tuple[Array, Array]:

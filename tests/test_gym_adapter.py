@@ -18,7 +18,8 @@ from cspo.envs.gym import GymBatchEnv, SafetyVectorEnv
 from cspo.envs.native import make_native
 from cspo.envs.tasks import task_row
 from cspo.envs.tools.opengl import find_backend
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError, EnvironmentFault
 
 NAMES = list(TASKS)

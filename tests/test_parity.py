@@ -10,7 +10,8 @@ import pytest
 
 from cspo.envs.navigation.facts import TASKS as NAVIGATION_TASKS
 from cspo.envs.tools.parity import format_report, replay, replay_resets
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 TRACES = Path(__file__).parents[2] / "shared" / "reference" / "traces"

@@ -14,7 +14,8 @@ from cspo.envs import native_tasks
 from cspo.envs.native import make_native
 from cspo.envs.tools.opengl import Backend, find_backend
 from cspo.envs.tools.render import Drawable, Mark, Renderer, Scene, View
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 SIZE = (96, 72)

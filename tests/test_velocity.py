@@ -15,7 +15,8 @@ import pytest
 from cspo.envs.physics.step import Physics
 from cspo.envs.tasks import native_tasks
 from cspo.envs.tools.bench import bench_env
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 NAMES = list(TASKS)
@@ -189,7 +190,7 @@ def test_the_limits_of_health_are_inclusive_for_the_ant_only():
         state = np.zeros((len(values), 2 * nq))
         state[:, 1] = 1.0  # the Hopper's height
         state[:, place] = values
-        return TASKS[name].healthy(state).tolist()
+        return TASKS[name].robot.healthy(state).tolist()
 
     nan, inf = np.nan, np.inf
     ant = healthy("SafetyAntVelocity-v1", 15, 2, [0.199, 0.2, 1.0, 1.001, nan, inf])

@@ -17,13 +17,13 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from cspo.envs.batch import NativeEnv
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tasks import task_row
 from cspo.errors import CspoError
 
 if TYPE_CHECKING:
+    from cspo.envs.physics.simulated import SimulatedEnv
     from cspo.envs.tools.render import Picture, Renderer
 
 __all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv"]
@@ -199,7 +199,7 @@ class _Painter:
         self._mode, self._size, self._camera = render_mode, (width, height), camera
         self._renderer: Renderer | None = None
 
-    def draw(self, batch: NativeEnv) -> tuple[Picture, ...] | None:
+    def draw(self, batch: SimulatedEnv) -> tuple[Picture, ...] | None:
         if self._mode is None:
             return None
         if self._renderer is None:
@@ -216,7 +216,7 @@ class _Painter:
             self._renderer = None
 
 
-def _terms(batch: NativeEnv) -> dict[str, Any]:
+def _terms(batch: SimulatedEnv) -> dict[str, Any]:
     """Return what `info` tells of the last step, (N,) each."""
     return {"cost": batch.total_cost, **batch.info_terms}
 
@@ -233,7 +233,7 @@ def _masked(terms: dict[str, Any], mask: Any) -> dict[str, Any]:
     return info
 
 
-def _spaces(batch: NativeEnv) -> tuple[Box, Box]:
+def _spaces(batch: SimulatedEnv) -> tuple[Box, Box]:
     """Return the observation and action space of one copy, typed as Safety-Gymnasium types them."""
     observation = Box(-np.inf, np.inf, (batch.observation_size,), np.float64)
     low, high = batch.action_low.astype(np.float32), batch.action_high.astype(np.float32)

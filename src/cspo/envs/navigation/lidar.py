@@ -1,4 +1,4 @@
-"""What the robot sees: for each kind of object sixteen readings, one per direction, high where one is near."""
+"""What the robot sees: for each class of objects sixteen readings, high where one is near."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cspo.arithmetic import exact_kernel
-from cspo.envs.navigation.facts import LIDAR_BINS, LIDAR_RANGE
+from cspo.envs.navigation.parts import LIDAR_BINS, LIDAR_RANGE
 
 _FULL_TURN = 2.0 * math.pi
 _BIN = _FULL_TURN / LIDAR_BINS

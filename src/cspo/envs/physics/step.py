@@ -33,6 +33,7 @@ from cspo.envs.physics.compiled import (
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
+Stepper = Literal["auto", "compiled", "python"]
 
 
 class Circle(NamedTuple):
@@ -93,7 +94,7 @@ class Physics:
         forward: bool = False,
         circle: Circle | None = None,
         kinds: NDArray[np.int64] | None = None,
-        stepper: Literal["auto", "compiled", "python"] = "auto",
+        stepper: Stepper = "auto",
     ) -> None:
         """Create the simulators and, for more than one thread, the helpers."""
         import mujoco
