@@ -17,7 +17,7 @@ import numpy as np
 from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.parts import EXTENT
-from cspo.envs.physics.compiled import call_double
+from cspo.envs.physics.calls import call_double
 from cspo.errors import CspoError
 
 TRIES_PER_OBJECT = 100

@@ -23,7 +23,8 @@ from cspo.envs.navigation.parts import (
 )
 from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics.compiled import NOTHING, ROBOT
-from cspo.envs.physics.step import Circle, Physics, Stepper
+from cspo.envs.physics.plain import Circle
+from cspo.envs.physics.step import Physics, Stepper
 
 
 class World:

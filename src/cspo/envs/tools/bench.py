@@ -107,7 +107,7 @@ class _RawLoop:
             env.physics.models,
             [copy.copy(model) for model in env.physics.models],
         )
-        self.frame_skip, self.forward = env.physics.frame_skip, env.physics.forward
+        self.frame_skip, self.forward = env.physics.recipe.frame_skip, env.physics.recipe.forward
         self.data = [mujoco.MjData(model) for model in self.models]
         self.shares = [range(first, env.num_envs, threads) for first in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
