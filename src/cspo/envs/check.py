@@ -9,6 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from cspo.envs.gym_batch import (
+    named_costs,
+    names_of_costs,
+    space_problem,
+    split_step,
+    time_limit_of,
+)
 from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
@@ -42,23 +49,18 @@ def check_env(
     if isinstance(env, str) and (name := native_name(env)) is not None:
         check_native(name, cost_terms, env_options or {})
         env, cost_terms = NAMESPACE + name, ()
-    made, one = _one_environment(env, env_options or {})
+    if is_batch_env(env):
+        raise CspoError(
+            "check_env tries single environments: pass the environment, its name or a factory."
+        )
+    one = env if is_environment(env) else factory_of(env, env_options or {})()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same faults, said less plainly
             return _Trial(one, cost_fn, cost_terms).run()
     finally:
-        if made:
+        if one is not env:
             one.close()
-
-
-def _one_environment(env: Any, options: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return (whether it was made here, a single environment)."""
-    if is_batch_env(env):
-        raise CspoError(
-            "check_env tries single environments: pass the environment, its name or a factory."
-        )
-    return (False, env) if is_environment(env) else (True, factory_of(env, options)())
 
 
 class _Trial:
@@ -91,8 +93,6 @@ class _Trial:
             self.problems.append(problem)
 
     def _check_spaces(self) -> None:
-        from cspo.envs.gym_batch import space_problem
-
         for what in ("observation", "action"):
             problem = space_problem(getattr(self.env, f"{what}_space", None), what)
             if problem is not None:
@@ -119,15 +119,12 @@ class _Trial:
     def _check_observation(self, observation: Any, where: str) -> None:
         space = self.env.observation_space
         array = np.asarray(observation)
+        gave, says = f"{where} gave an observation of", "; observation_space says"
         if array.shape != space.shape:
-            self.say(
-                f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}."
-            )
+            self.say(f"{gave} shape {array.shape}{says} {space.shape}.")
             return
         if array.dtype != space.dtype:
-            self.say(
-                f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}."
-            )
+            self.say(f"{gave} dtype {array.dtype}{says} {space.dtype}.")
         if not np.isfinite(array.astype(np.float64)).all():
             self.say(f"{where} gave a non-finite observation (NaN or infinity).")
         elif (array < space.low).any() or (array > space.high).any():
@@ -139,38 +136,29 @@ class _Trial:
         return generator.uniform(low, np.maximum(low, high)).astype(space.dtype)
 
     def _check_reproducible(self) -> None:
-        """Reset twice with one seed and take the same three steps: everything must come out equal."""
-        runs = []
-        for _ in range(2):
-            generator = np.random.default_rng(5)
-            observations = [self._reset(seed=7)]
-            for _ in range(3):
-                try:
-                    answer = self.env.step(self._action(generator))
-                except Exception:
-                    break  # said by the longer trial
-                if (
-                    not isinstance(answer, tuple)
-                    or len(answer) not in (5, 6)
-                    or answer[-3]
-                    or answer[-2]
-                ):
-                    break
-                observations.append(answer[0])
-            runs.append(
-                [None if one is None else np.array(one, np.float64) for one in observations]
+        """Reset twice with one seed and take the same steps: everything must come out equal."""
+        first, second = self._short_run(), self._short_run()
+        same = len(first) == len(second) and all(map(_equal, first, second))
+        if not same:
+            self.say(
+                "reset(seed=...) is not reproducible: the same seed and actions gave other "
+                "observations. Draw random numbers from self.np_random only, after "
+                "super().reset(seed=seed)."
             )
-        first, second = runs
-        if len(first) == len(second) and all(
-            (a is None and b is None)
-            or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
-            for a, b in zip(first, second, strict=True)
-        ):
-            return
-        self.say(
-            "reset(seed=...) is not reproducible: the same seed and actions gave other observations. Draw "
-            "random numbers from self.np_random only, after super().reset(seed=seed)."
-        )
+
+    def _short_run(self) -> list[Any]:
+        """Return the observations of a reset and up to three steps, always the same ones."""
+        generator, observations = np.random.default_rng(5), [self._reset(seed=7)]
+        for _ in range(3):
+            try:
+                answer = self.env.step(self._action(generator))
+                observation, _, _, terminated, truncated, _ = split_step(answer, "")
+            except Exception:
+                break  # said by the longer trial
+            if terminated or truncated:
+                break
+            observations.append(observation)
+        return [None if one is None else np.array(one, np.float64) for one in observations]
 
     def _check_steps(self) -> None:
         """Take random steps and look at everything that comes back."""
@@ -193,27 +181,22 @@ class _Trial:
         self._check_time_limit(episodes)
 
     def _step(self, before: Any) -> tuple[Any, bool] | None:
-        """Take one step; return (observation, whether the episode ended), or None where a trial ends."""
-        from cspo.envs.gym_batch import split_step
-
-        action = self._action(self.generator)
-        before = np.array(before)
+        """Take one step; return (observation, whether the episode ended), or None to stop here."""
+        action, before = self._action(self.generator), np.array(before)
         try:
             answer = self.env.step(action)
         except Exception as fault:
             self.say(f"step() raised {type(fault).__name__}: {fault}")
             return None
         try:
-            observation, reward, cost, terminated, truncated, info = split_step(
-                answer, "the environment"
-            )
+            split = split_step(answer, "the environment")
         except CspoError as fault:
             self.say(str(fault))
             return None
+        observation, reward, cost, terminated, truncated, info = split
         if self.num_values not in (None, len(answer)):
-            self.say(
-                "step() sometimes returns five values and sometimes six: return the same number always."
-            )
+            both = "sometimes returns five values and sometimes six"
+            self.say(f"step() {both}: return the same number always.")
         self.num_values = len(answer)
         self._check_observation(observation, "step()")
         self._check_reward(reward)
@@ -237,28 +220,24 @@ class _Trial:
             self.say(f"info must be a dict, not {type(info).__name__}.")
 
     def _check_cost(self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any) -> bool:
-        """Check the cost of one step; return False where there is none, so that it is said only once."""
-        from cspo.envs.gym_batch import named_costs
-
+        """Check the cost of one step; return False where there is none: that is said only once."""
         info = answer[-1] if isinstance(answer[-1], dict) else {}
-        if self.cost_terms:
-            try:
+        try:
+            if self.cost_terms:
                 cost = named_costs(info, self.cost_terms, "It")
-            except CspoError as fault:
-                self.say(str(fault))
-                return False
-        elif self.cost_fn is not None:
-            try:
+            elif self.cost_fn is not None:
                 cost = self.cost_fn(before, action, answer[0], info)
-            except Exception as fault:
-                self.say(f"cost_fn raised {type(fault).__name__}: {fault}")
-                return False
-        elif len(answer) == 6 and "cost" in info and not np.array_equal(info["cost"], cost):
+        except Exception as fault:
+            raised = f"cost_fn raised {type(fault).__name__}: "
+            self.say(f"{'' if self.cost_terms else raised}{fault}")
+            return False
+        given = not self.cost_terms and self.cost_fn is None
+        if given and len(answer) == 6 and "cost" in info and not np.array_equal(info["cost"], cost):
             self.say("step() gives two different costs, as its third value and in info['cost'].")
         if cost is None:
-            sometimes = " in some steps" if self.num_costs is not None else ""
+            where = " in some steps" if self.num_costs is not None else ""
             self.say(
-                f"It gives no cost{sometimes}: return info['cost'] in every step, or pass cost_fn=..."
+                f"It gives no cost{where}: return info['cost'] in every step, or pass cost_fn=..."
             )
             return False
         values = _numbers(cost)
@@ -269,28 +248,21 @@ class _Trial:
         return True
 
     def _check_cost_values(self, values: Any) -> None:
-        from cspo.envs.gym_batch import names_of_costs
-
         if self.num_costs not in (None, values.size):
-            self.say(
-                f"The number of costs changes: {self.num_costs} in one step and {values.size} in another."
-            )
+            counts = f"{self.num_costs} in one step and {values.size} in another"
+            self.say(f"The number of costs changes: {counts}.")
         self.num_costs = values.size
         names = None if self.cost_terms else names_of_costs(self.env)
         if names is not None and len(names) != values.size:
-            self.say(
-                f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}."
-            )
+            declared = f"{len(names)} costs ({', '.join(names)})"
+            self.say(f"It declares {declared} and gives {values.size}.")
         if not np.isfinite(values).all():
             self.say("The cost was not finite (NaN or infinity).")
         elif (values < 0).any():
-            self.say(
-                "The cost was negative: a cost is 0 where nothing is wrong and positive otherwise."
-            )
+            meant = "a cost is 0 where nothing is wrong and positive otherwise"
+            self.say(f"The cost was negative: {meant}.")
 
     def _check_time_limit(self, episodes: int) -> None:
-        from cspo.envs.gym_batch import time_limit_of
-
         if time_limit_of(self.env) is None and episodes == 0:
             self.say(
                 "It has no time limit, and no episode ended in the trial: wrap it in "
@@ -304,3 +276,8 @@ def _numbers(value: Any) -> Any:
         return np.asarray(value, np.float64).reshape(-1)
     except (TypeError, ValueError):
         return None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two observations are the same, NaN included; None stands for one that never came."""
+    return a is b if a is None or b is None else np.array_equal(a, b, equal_nan=True)

@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cspo.envs.tasks import FACTS, TaskRow, check_cost_terms, task_row
+from cspo.envs.facts import TaskRow
+from cspo.envs.tasks import FACTS, check_cost_terms, task_row
 from cspo.errors import CspoError, nearest
 
 if TYPE_CHECKING:

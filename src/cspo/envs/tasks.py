@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from cspo.envs.batch import check_cost_names
+from cspo.envs.facts import TaskRow
 from cspo.envs.navigation.facts import TASKS as NAVIGATION
 from cspo.envs.navigation.facts import NavigationTask
 from cspo.envs.velocity.facts import TASKS as VELOCITY
@@ -13,26 +13,13 @@ from cspo.envs.velocity.facts import VelocityTask
 from cspo.errors import CspoError, nearest
 
 NAMESPACE = "cspo/"  # in front of a native task's name in Gymnasium's registry
-COST_LIMIT = 25.0
-FACTS: dict[str, VelocityTask | NavigationTask] = {**VELOCITY, **NAVIGATION}  # as in the benchmark
-
-
-class TaskRow(NamedTuple):
-    """One line of `cspo tasks`."""
-
-    name: str
-    family: str  # "velocity" or "navigation"
-    observation_size: int
-    action_size: int
-    step_seconds: float  # simulated time of one step
-    description: str
-    cost_terms: tuple[str, ...]  # what the cost of a step is made of; it is 1 where any of them is
-    cost_limit: float  # what the benchmark trains with
+# In the order of the benchmark.
+FACTS: dict[str, VelocityTask | NavigationTask] = {**VELOCITY, **NAVIGATION}
 
 
 def native_tasks() -> list[TaskRow]:
     """Return the tasks simulated by this package, in the order of the benchmark."""
-    return [task_row(name) for name in FACTS]
+    return [facts.row for facts in FACTS.values()]
 
 
 def native_name(name: str) -> str | None:
@@ -46,17 +33,7 @@ def task_row(name: str) -> TaskRow:
     short = native_name(name)
     if short is None:
         raise CspoError(f"there is no native task {name!r}: {nearest(name, FACTS)}")
-    facts = FACTS[short]
-    return TaskRow(
-        name=short,
-        family=facts.family,
-        observation_size=facts.observation_size,
-        action_size=facts.action_size,
-        step_seconds=facts.step_seconds,
-        description=facts.description,
-        cost_terms=facts.cost_terms,
-        cost_limit=COST_LIMIT,
-    )
+    return FACTS[short].row
 
 
 def check_task_name(name: str) -> None:

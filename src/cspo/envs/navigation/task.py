@@ -39,6 +39,7 @@ class NavigationEnv(SimulatedEnv):
             `goal_met`.
     """
 
+    family = "navigation"
     tasks = TASKS
     streams_name = "streams"
     task: NavigationTask

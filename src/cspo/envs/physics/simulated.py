@@ -16,6 +16,7 @@ from cspo.envs.batch import (
     check_cost_names,
     check_seed,
 )
+from cspo.envs.facts import TaskRow
 from cspo.envs.physics.step import Physics, Stepper
 from cspo.errors import CspoError, nearest
 
@@ -50,6 +51,7 @@ class SimulatedEnv(BatchEnv):
 
     Attributes:
         task: The facts of the task.
+        row: What is derived from them.
         physics: The N simulators.
         model: The model of the first.
         elapsed: (N,) steps since the last reset.
@@ -57,6 +59,7 @@ class SimulatedEnv(BatchEnv):
         total_cost: (N,) 0 or 1: the cost of the last step, whichever terms are constrained.
     """
 
+    family: ClassVar[str]
     tasks: ClassVar[Mapping[str, Any]]  # the facts of the family's tasks
     cost_name: ClassVar[str] = "cost"  # of the cost itself
     streams_name: ClassVar[str]  # in what `random_state` returns
@@ -77,15 +80,16 @@ class SimulatedEnv(BatchEnv):
     ) -> None:
         """Create the simulators."""
         if name not in self.tasks:
-            family = next(iter(self.tasks.values())).family
-            raise CspoError(f"there is no {family} task {name!r}: {nearest(name, self.tasks)}")
-        self.task = task = self.tasks[name]
-        check_cost_names(name, cost_terms, task.cost_terms)
-        for option in options.keys() - set(task.options):
+            raise CspoError(f"there is no {self.family} task {name!r}: {nearest(name, self.tasks)}")
+        self.task = self.tasks[name]
+        self.row: TaskRow = self.task.row
+        check_cost_names(name, cost_terms, self.row.cost_terms)
+        for option in options.keys() - set(self.task.options):
             raise CspoError(f"{name} has no option {option!r}.")
         self.name, self.num_envs = name, num_envs
         self.autoreset, self.time_limit = autoreset, time_limit
-        self.observation_size, self.action_size = task.observation_size, task.action_size
+        self.observation_size = self.row.observation_size
+        self.action_size = self.row.action_size
         self.cost_names = tuple(cost_terms) or (self.cost_name,)
         self.physics = self._make_physics(threads, stepper)
         self.model = self.physics.models[0]

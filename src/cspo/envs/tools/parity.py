@@ -179,7 +179,7 @@ def _player(path: str | Path, task: str | None) -> tuple[str, Replay]:
     else:
         name = task.removeprefix(NAMESPACE)
     if name in FACTS:
-        return name, REPLAYS[FACTS[name].family](name)
+        return name, REPLAYS[FACTS[name].row.family](name)
     hint = nearest(name, FACTS)
     if task is None:
         rename = "rename it to TASK.npz or pass task=..."

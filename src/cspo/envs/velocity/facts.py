@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from cspo.envs.batch import BoolArray, FloatArray
+from cspo.envs.facts import TaskRow
 
 Health = Callable[[FloatArray], BoolArray]  # positions and velocities (N, nq + nv) -> (N,)
 
@@ -58,34 +59,21 @@ class VelocityTask:
     speed_limit: float
     speed_is_planar: bool = False  # speed is the norm of (vx, vy), otherwise vx alone
 
-    family: ClassVar[str] = "velocity"
-    cost_terms: ClassVar[tuple[str, ...]] = ("velocity",)
     options: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def name(self) -> str:
-        """What the task is called."""
-        return f"Safety{self.robot.name}Velocity-{self.version}"
-
-    @property
-    def description(self) -> str:
-        """What is to be done."""
-        return f"{self.robot.verb}, but not faster than {self.speed_limit} m/s"
-
-    @property
-    def observation_size(self) -> int:
-        """How many numbers are observed."""
-        return self.robot.sizes[0]
-
-    @property
-    def action_size(self) -> int:
-        """How many numbers an action has."""
-        return self.robot.sizes[1]
-
-    @property
-    def step_seconds(self) -> float:
-        """Simulated time of one step."""
-        return self.robot.timestep * self.robot.frame_skip
+    def row(self) -> TaskRow:
+        """What there is to know without simulating it."""
+        robot = self.robot
+        return TaskRow(
+            name=f"Safety{robot.name}Velocity-{self.version}",
+            family="velocity",
+            observation_size=robot.sizes[0],
+            action_size=robot.sizes[1],
+            step_seconds=robot.timestep * robot.frame_skip,
+            description=f"{robot.verb}, but not faster than {self.speed_limit} m/s",
+            cost_terms=("velocity",),
+        )
 
 
 def _ant_is_healthy(state: FloatArray) -> BoolArray:
@@ -191,4 +179,4 @@ _ROWS = (
     VelocityTask(HOPPER, "v1", 0.7402),
     VelocityTask(SWIMMER, "v1", 0.2282),
 )
-TASKS = {task.name: task for task in _ROWS}
+TASKS = {task.row.name: task for task in _ROWS}

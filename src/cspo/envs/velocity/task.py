@@ -50,6 +50,7 @@ class VelocityEnv(SimulatedEnv):
         info_terms: `x_velocity` and, where defined, `y_velocity` of the last step, (N,) each.
     """
 
+    family = "velocity"
     tasks = TASKS
     cost_name = "velocity"
     streams_name = "generators"
@@ -97,7 +98,7 @@ class VelocityEnv(SimulatedEnv):
         rows = self.physics.step(check_actions(self.name, actions, self.physics.controls.shape))
         position = self._measure(rows)  # (N, 1 or 2)
         np.subtract(position.T, self._position.T, out=self._velocity)
-        self._velocity /= task.step_seconds
+        self._velocity /= self.row.step_seconds
         np.copyto(self._position, position)
 
         controls = self.physics.controls  # (N, A) the actions, as float64
