@@ -14,7 +14,8 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from cspo.envs import make_batch, native_tasks
-from cspo.envs.gym import GymBatchEnv, SafetyVectorEnv
+from cspo.envs.gym import SafetyVectorEnv
+from cspo.envs.gym_batch import GymBatchEnv
 from cspo.envs.native import make_native
 from cspo.envs.tasks import task_row
 from cspo.envs.tools.opengl import find_backend

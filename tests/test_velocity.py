@@ -399,7 +399,7 @@ def test_an_error_in_a_helper_thread_surfaces():
 
 
 def test_the_compiled_stepper_says_when_it_is_impossible(monkeypatch):
-    monkeypatch.setattr("cspo.envs.physics.step.addresses", lambda: None)
+    monkeypatch.setattr("cspo.envs.physics.compiled.addresses", lambda: None)
     assert VelocityEnv("SafetySwimmerVelocity-v1").physics.stepper == "python"
     with pytest.raises(CspoError, match="compiled stepper needs the MuJoCo library"):
         VelocityEnv("SafetySwimmerVelocity-v1", stepper="compiled")

@@ -10,17 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cspo.envs.batch import BoolArray, FloatArray
+from cspo.envs.navigation import parts
 from cspo.envs.navigation.layout import Layout
 from cspo.envs.navigation.model import body_names, compiled
-from cspo.envs.navigation.parts import (
-    GREMLIN_HEIGHT,
-    GREMLIN_TRAVEL,
-    ROBOT_HEIGHT,
-    ROBOT_KEEPOUT,
-    SUB_STEPS,
-    ObjectClass,
-    Robot,
-)
+from cspo.envs.navigation.parts import ObjectClass, Robot
 from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics.compiled import NOTHING, ROBOT
 from cspo.envs.physics.plain import Circle
@@ -69,10 +62,10 @@ class World:
             [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
-            frame_skip=SUB_STEPS,
+            frame_skip=parts.SUB_STEPS,
             gather=lambda data: _row_of(data, moving),
             forward=True,
-            circle=Circle(GREMLIN_TRAVEL, GREMLIN_HEIGHT) if model.nmocap else None,
+            circle=Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if model.nmocap else None,
             kinds=_kinds_of(model, felt_bodies) if felt_bodies else None,
             stepper=stepper,
         )
@@ -85,8 +78,8 @@ class World:
         self._moving, self._fixed = placed.get("free") or placed["tied"], placed.get("fixed")
         self.fixed_bodies = [model.body(name).id for name in body_names(objects, ("fixed",))]
         self.objects: FloatArray = np.zeros((num_envs, len(every), 2))
-        self.keepouts = np.array([ROBOT_KEEPOUT, *(one.keepout for one in every)])
-        self._heights = np.array([ROBOT_HEIGHT, *(one.height for one in every)])
+        self.keepouts = np.array([parts.ROBOT_KEEPOUT, *(one.keepout for one in every)])
+        self._heights = np.array([parts.ROBOT_HEIGHT, *(one.height for one in every)])
         self._sensors = int(model.nsensordata)
         vases = body_names(objects, ("free",))
         simulators = self.physics.models, self.physics.data

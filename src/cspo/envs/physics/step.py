@@ -12,18 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cspo.envs.batch import FloatArray
+from cspo.envs.physics import compiled
 from cspo.envs.physics.calls import NO_CONTACTS, contact_places
-from cspo.envs.physics.compiled import (
-    AWAKE,
-    CALLER,
-    NEXT,
-    STATE,
-    STOPPED,
-    STRIDE,
-    addresses,
-    begin,
-    work,
-)
 from cspo.envs.physics.plain import Circle, Queues, Recipe, Steppers, plain_stepper
 from cspo.errors import CspoError
 
@@ -100,8 +90,8 @@ class Physics:
         self.rows: FloatArray = np.zeros((num_envs, row_size))  # (N, S)
         self._kinds = np.zeros(0, np.int64) if kinds is None else kinds
         self.touched: FloatArray = np.zeros((num_envs, int(self._kinds.max(initial=-1)) + 1))
-        self._counters = np.zeros(AWAKE + STRIDE * self.threads, np.int64)
-        self._counters[NEXT] = num_envs  # nothing to do yet
+        self._counters = np.zeros(compiled.AWAKE + compiled.STRIDE * self.threads, np.int64)
+        self._counters[compiled.NEXT] = num_envs  # nothing to do yet
         fast = None if stepper == "python" else self._compiled_stepper()
         if stepper == "compiled" and fast is None:
             raise CspoError(
@@ -136,7 +126,7 @@ class Physics:
 
     def _compiled_stepper(self) -> Steppers | None:
         """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
-        functions, felt = addresses(), bool(self._kinds.size)
+        functions, felt = compiled.addresses(), bool(self._kinds.size)
         found = [contact_places(data) if felt else NO_CONTACTS for data in self.data]
         contacts = [places for places in found if places is not None]
         addressed = hasattr(self.models[0], "_address") and len(contacts) == self.num_envs
@@ -147,18 +137,18 @@ class Physics:
         counters_address = counters.ctypes.data
 
         def step(queues: Queues) -> None:
-            asleep = begin(counters_address, helpers)
+            asleep = compiled.begin(counters_address, helpers)
             if asleep:
                 for number, queue in enumerate(queues):
                     # A helper that has not yet seen the last call will come anyway: calls must not
                     # pile up.
                     if asleep >> number & 1 and queue.empty():
                         queue.put(True)
-            work(*arguments, CALLER)
+            compiled.work(*arguments, compiled.CALLER)
 
         def helper(number: int, keep_alive: NDArray[np.int64] = counters) -> None:
             # A late helper touches the counters only, so they are all it has to keep alive.
-            work(*arguments, number)
+            compiled.work(*arguments, number)
 
         return step, helper
 
@@ -176,7 +166,7 @@ class Physics:
             *(recipe.frame_skip, recipe.post_constraint, recipe.chained, recipe.forward),
         ]
         states = [
-            [*(getattr(data, name).ctypes.data for name in STATE), *places[:2]]
+            [*(getattr(data, name).ctypes.data for name in compiled.STATE), *places[:2]]
             for data, places in zip(self.data, contacts, strict=True)
         ]
         places = (
@@ -210,6 +200,6 @@ def _start_helpers(work: Callable[[int], None], count: int) -> list[SimpleQueue[
 
 
 def _stop_helpers(queues: Queues, counters: NDArray[np.int64]) -> None:
-    counters[STOPPED] = 1
+    counters[compiled.STOPPED] = 1
     for queue in queues:
         queue.put(False)

@@ -11,7 +11,6 @@ import atexit
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -92,9 +91,7 @@ class Renderer:
         self._context = open_context(width, height)
         self._model: Any = None
         self._geoms: Any = None  # mujoco.MjvScene: what is in the picture
-        self._buffers: Any = (
-            None  # mujoco.MjrContext: meshes and textures of the model, and the picture
-        )
+        self._buffers: Any = None  # mujoco.MjrContext: the model's meshes, and the picture
         # MuJoCo ends its connection to the display at exit, after which a context cannot be freed
         # any more.
         self._at_exit = _closer(weakref.ref(self))
@@ -103,12 +100,7 @@ class Renderer:
     def __enter__(self) -> Renderer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *fault: object) -> None:
         self.close()
 
     def draw(self, scene: Scene, camera: str = "track") -> Picture:
@@ -122,15 +114,9 @@ class Renderer:
         self._context.make_current()  # other code of the process may have contexts of its own
         if scene.model is not self._model:
             self._prepare(scene.model)
-        mujoco.mjv_updateScene(
-            scene.model,
-            scene.data,
-            mujoco.MjvOption(),
-            None,
-            _camera(scene.model, scene.cameras[camera]),
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._geoms,
-        )
+        how = mujoco.MjvOption(), None, _camera(scene.model, scene.cameras[camera])
+        everything = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(scene.model, scene.data, *how, everything, self._geoms)
         for mark in scene.marks:
             self._add(mark)
         window = mujoco.MjrRect(0, 0, self.width, self.height)
@@ -171,19 +157,13 @@ class Renderer:
 
         kind = getattr(mujoco.mjtGeom, f"mjGEOM_{mark.kind.upper()}", None)
         if kind is None:
-            raise CspoError(
-                f"A mark is a sphere, box, cylinder, capsule, ellipsoid or arrow, not {mark.kind!r}."
-            )
+            kinds = "a sphere, box, cylinder, capsule, ellipsoid or arrow"
+            raise CspoError(f"A mark is {kinds}, not {mark.kind!r}.")
         if self._geoms.ngeom >= self._geoms.maxgeom:
             raise CspoError(f"A scene can have about {SPARE_GEOMS} marks, not more.")
-        mujoco.mjv_initGeom(
-            self._geoms.geoms[self._geoms.ngeom],
-            kind,
-            np.asarray(mark.size, np.float64),
-            np.asarray(mark.position, np.float64),
-            np.eye(3).reshape(-1),
-            np.asarray(mark.rgba, np.float32),
-        )
+        place = np.asarray(mark.position, np.float64), np.eye(3).reshape(-1)
+        size, rgba = np.asarray(mark.size, np.float64), np.asarray(mark.rgba, np.float32)
+        mujoco.mjv_initGeom(self._geoms.geoms[self._geoms.ngeom], kind, size, *place, rgba)
         self._geoms.ngeom += 1
 
 
@@ -191,9 +171,8 @@ def check_size(width: int, height: int) -> None:
     """Refuse a picture of a size that makes no sense."""
     for name, value in (("width", width), ("height", height)):
         if not SMALLEST <= value <= LARGEST:
-            raise CspoError(
-                f"The {name} of a picture is {SMALLEST} to {LARGEST} pixels, not {value}."
-            )
+            allowed = f"{SMALLEST} to {LARGEST} pixels"
+            raise CspoError(f"The {name} of a picture is {allowed}, not {value}.")
 
 
 def _camera(model: Any, view: View) -> Any:
