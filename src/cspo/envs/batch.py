@@ -115,15 +115,6 @@ def check_seed(name: str, seed: int | None, copies: int = 1) -> None:
         raise CspoError(f"a seed of {name} is {allowed}, not {seed!r}.")
 
 
-def check_cost_names(name: str, asked: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse terms that the cost of a task does not have, or that are named twice."""
-    for term in asked:
-        if term not in known:
-            raise CspoError(f"{name} has no cost term {term!r}: it has {', '.join(known)}.")
-    if len(set(asked)) != len(asked):
-        raise CspoError(f"--cost-terms names a term twice: {','.join(asked)}.")
-
-
 def check_copies(saved: Sequence[Any], num_envs: int) -> Sequence[Any]:
     """Return the saved random states, or refuse those of another number of environments."""
     if len(saved) != num_envs:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cspo.envs.facts import TaskRow
-from cspo.envs.tasks import FACTS, check_cost_terms, task_row
+from cspo.envs.tasks import FACTS, task_row
 from cspo.errors import CspoError, nearest
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def native_options(row: TaskRow) -> tuple[str, ...]:
 def check_native(name: str, cost_terms: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse cost terms and options that the native task `name` does not take."""
     row = task_row(name)
-    check_cost_terms(row.name, cost_terms)
+    row.check_cost_terms(cost_terms)
     known = native_options(row)
     for option, value in options.items():
         if option not in known:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from cspo.envs.batch import check_cost_names
 from cspo.envs.facts import TaskRow
 from cspo.envs.navigation.facts import TASKS as NAVIGATION
 from cspo.envs.navigation.facts import NavigationTask
@@ -41,8 +38,3 @@ def check_task_name(name: str) -> None:
     foreign = ":" in name or "/" in name or not name.startswith("Safety")
     if native_name(name) is None and not foreign:
         raise CspoError(f"there is no task {name!r}: {nearest(name, FACTS)}")
-
-
-def check_cost_terms(name: str, cost_terms: Sequence[str]) -> None:
-    """Refuse terms that the cost of the native task `name` does not have, or has not twice."""
-    check_cost_names(name, cost_terms, task_row(name).cost_terms)

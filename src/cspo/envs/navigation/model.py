@@ -60,15 +60,14 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
     """Return the model of a world in MuJoCo's XML, with every object at the origin."""
     floor = 20 if pictures else 3.5  # only drawn so large: to collide with, it has no end
     material = 'material="floor"' if pictures else ""
-    # Bodies and joints come in this order so that `qpos` is laid out as in Safety-Gymnasium.
     tied = body_names(objects, ("tied",))
-    bodies = [
-        robot.body,
-        *_bodies(robot, objects, ("free", "tied"), pictures),
-        *(f'<body name="{name}_target" mocap="true"/>' for name in tied),
-        *_bodies(robot, objects, ("fixed", "drawn") if pictures else ("fixed",), pictures),
-    ]
+
+    def bodies(*placements: str) -> str:
+        kinds = _placed(objects, placements)
+        return "".join(_body(robot, one, name, pictures) for one in kinds for name in one.bodies)
+
     weld = '<weld body1="{0}_target" body2="{0}" relpose="0 0 0 1 0 0 0" solref="0.02 1.5"/>'
+    # Bodies and joints come in this order so that `qpos` is laid out as in Safety-Gymnasium.
     return f"""<mujoco>
   <option timestep="{robot.timestep}"><flag nativeccd="disable"/></option>
   <default><geom condim="6" density="{robot.density}"/></default>
@@ -76,7 +75,10 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
   <worldbody>
     {_LIGHT if pictures else ""}
     <geom name="floor" type="plane" size="{floor} {floor} 0.1" {FLOOR} {material}/>
-    {"".join(bodies)}
+    {robot.body}
+    {bodies("free", "tied")}
+    {"".join(f'<body name="{name}_target" mocap="true"/>' for name in tied)}
+    {bodies("fixed", "drawn") if pictures else bodies("fixed")}
   </worldbody>
   <equality>{"".join(weld.format(name) for name in tied)}</equality>
   <actuator>{robot.actuators}</actuator>
@@ -86,29 +88,20 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
 
 def body_names(objects: Sequence[ObjectClass], placements: Sequence[str]) -> list[str]:
     """Return the names of the bodies of some ways of placement, in the order of those ways."""
-    return [
-        name
-        for kind in placements
-        for one in objects
-        if one.placement == kind
-        for name in one.bodies
-    ]
+    return [name for one in _placed(objects, placements) for name in one.bodies]
 
 
-def _bodies(
-    robot: Robot, objects: Sequence[ObjectClass], placements: Sequence[str], pictures: bool
-) -> list[str]:
-    """Return the bodies of some ways of placement, in the order of those ways."""
-    found = []
-    for one in [one for kind in placements for one in objects if one.placement == kind]:
-        # So that a resting vase can be carried, see `resting`.
-        carried = 'gravcomp="1"' if one.placement == "free" else ""
-        rgba = " ".join(map(str, one.rgba))
-        for name in one.bodies:
-            joint = f'<freejoint name="{name}"/>' if one.placement in ("free", "tied") else ""
-            geom = f'<geom name="{name}" {one.shape} rgba="{rgba}"/>'
-            if robot.rolls and one.name == "buttons" and not pictures:
-                geom += f'<geom name="{name}_for_wheels" {FOR_WHEELS}/>'
-            place = f'pos="0 0 {one.height}"'
-            found.append(f'<body name="{name}" {place} {carried}>{joint}{geom}</body>')
-    return found
+def _placed(objects: Sequence[ObjectClass], placements: Sequence[str]) -> list[ObjectClass]:
+    return [one for kind in placements for one in objects if one.placement == kind]
+
+
+def _body(robot: Robot, one: ObjectClass, name: str, pictures: bool) -> str:
+    """Return the body of an object."""
+    moves = one.placement in ("free", "tied")
+    # So that a resting vase can be carried, see `resting`.
+    carried = 'gravcomp="1"' if one.placement == "free" else ""
+    joint = f'<freejoint name="{name}"/>' if moves else ""
+    geom = f'<geom name="{name}" {one.shape} rgba="{" ".join(map(str, one.rgba))}"/>'
+    if robot.rolls and one.name == "buttons" and not pictures:
+        geom += f'<geom name="{name}_for_wheels" {FOR_WHEELS}/>'
+    return f'<body name="{name}" pos="0 0 {one.height}" {carried}>{joint}{geom}</body>'

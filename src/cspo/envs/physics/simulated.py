@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
-from cspo.envs.batch import (
-    BatchEnv,
-    FloatArray,
-    StepResult,
-    check_copies,
-    check_cost_names,
-    check_seed,
-)
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_copies, check_seed
 from cspo.envs.facts import TaskRow
 from cspo.envs.physics.step import Physics, Stepper
 from cspo.errors import CspoError, nearest
-
-
-class RandomStream(Protocol):
-    """Where the random numbers of one copy come from."""
-
-    def state(self) -> Any:
-        """Return its state as JSON-compatible data."""
-        ...
-
-    def set_state(self, state: Any) -> None:
-        """Put back what `state` returned."""
-        ...
 
 
 class SimulatedEnv(BatchEnv):
@@ -83,7 +64,7 @@ class SimulatedEnv(BatchEnv):
             raise CspoError(f"there is no {self.family} task {name!r}: {nearest(name, self.tasks)}")
         self.task = self.tasks[name]
         self.row: TaskRow = self.task.row
-        check_cost_names(name, cost_terms, self.row.cost_terms)
+        self.row.check_cost_terms(cost_terms)
         for option in options.keys() - set(self.task.options):
             raise CspoError(f"{name} has no option {option!r}.")
         self.name, self.num_envs = name, num_envs
@@ -166,8 +147,8 @@ class SimulatedEnv(BatchEnv):
         """Take the options of the task, and make room for what its steps need."""
 
     @abstractmethod
-    def _new_stream(self, seed: int | None) -> RandomStream:
-        """Return a random stream that starts from a seed, or anywhere."""
+    def _new_stream(self, seed: int | None) -> Any:
+        """Return a random stream from a seed or anywhere, with `state()` and `set_state(state)`."""
 
     @abstractmethod
     def _reset_one(self, index: int) -> None:

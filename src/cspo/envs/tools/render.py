@@ -8,6 +8,7 @@ physics computes.
 from __future__ import annotations
 
 import atexit
+import functools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,7 @@ class Renderer:
         self._buffers: Any = None  # mujoco.MjrContext: the model's meshes, and the picture
         # MuJoCo ends its connection to the display at exit, after which a context cannot be freed
         # any more.
-        self._at_exit = _closer(weakref.ref(self))
+        self._at_exit = functools.partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
 
     def __enter__(self) -> Renderer:
@@ -189,12 +190,8 @@ def _camera(model: Any, view: View) -> Any:
     return camera
 
 
-def _closer(reference: weakref.ref[Renderer]) -> Any:
-    """Return a function that closes a renderer if it still exists, without keeping it alive."""
-
-    def close() -> None:
-        renderer = reference()
-        if renderer is not None:
-            renderer.close()
-
-    return close
+def _close(reference: weakref.ref[Renderer]) -> None:
+    """Close a renderer if it still exists; a reference does not keep it alive."""
+    renderer = reference()
+    if renderer is not None:
+        renderer.close()

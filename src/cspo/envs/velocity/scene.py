@@ -75,8 +75,7 @@ def _decorated(path: Path) -> str:
     for geom in root.findall("default/geom"):
         geom.attrib.update(ROBOT)
     world = root.find("worldbody")
-    torso = None if world is None else world.find("body")
-    light = None if world is None else world.find("light")
+    torso, light = root.find("worldbody/body"), root.find("worldbody/light")
     if world is not None and torso is not None and light is not None:
         # In the world it would light, and give a shadow to, the start of the track only.
         world.remove(light)
