@@ -1,5 +1,8 @@
-"""What the tests of the navigation tasks share: their facts, copied by hand; worlds made to order; a driver; and the
-rules of lidar and placement, written a second time."""
+"""What the tests of the navigation tasks share.
+
+Their facts, copied by hand; worlds made to order; a driver; and the rules of lidar and placement,
+written a second time.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def lidar_columns(name: str, kind: str) -> slice:
 
 
 def lidar(points: Any, position: Any, matrix: Any) -> Array:
-    """The sixteen readings of one class: `points` (M, 2) seen from a robot at `position` (3,) turned by `matrix`."""
+    """The readings of one class: `points` (M, 2) seen from `position` (3,), turned by `matrix`."""
     points = np.asarray(points, float).reshape(-1, 2)
     on_the_floor = np.column_stack([points, np.zeros(len(points))])
     ego = np.array([np.reshape(matrix, (3, 3)).T @ (point - position) for point in on_the_floor])
@@ -131,7 +134,7 @@ def arrange(
     goal_button: int = 0,
     **given: Any,
 ) -> None:
-    """Start a world at rest: the robot and the objects of the classes given are where asked, all others far away.
+    """Start a world at rest: the robot and the given objects where asked, all others far away.
 
     Classes by their names, as `hazards=[(0.3, 0.0), ...]`; fewer places than objects leave the last
     ones far away."""
@@ -171,7 +174,7 @@ def robot_of(env: NavigationEnv, index: int = 0) -> tuple[Array, Array]:
 
 
 def touched_by_robot(env: NavigationEnv, index: int = 0) -> set[str]:
-    """Names of the bodies that any part of the robot is in contact with, told by MuJoCo's own objects."""
+    """Names of the bodies that the robot is in contact with, told by MuJoCo's own objects."""
     model, data = env.physics.models[index], env.physics.data[index]
     robot = {"agent", "left", "right", "rear"}
     names = [

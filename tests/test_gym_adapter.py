@@ -1,4 +1,4 @@
-"""Gymnasium in both directions, and the one door that takes whatever a user calls an environment."""
+"""Gymnasium in both directions, and the one door for whatever a user calls an environment."""
 
 from __future__ import annotations
 

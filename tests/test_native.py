@@ -137,7 +137,7 @@ def test_options_reach_the_task():
 
 
 def test_the_button_timer_after_reset_is_an_option():
-    """While the timer runs the lidar of the buttons reads zero: the 16 numbers after the 12 of the sensors."""
+    """While the timer runs the lidar of the buttons, after 12 numbers of sensors, reads zero."""
     for steps, blind in ((0, False), (10, True)):
         options = {"button_timer_after_reset": steps}
         batch = make_batch(BUTTON, 1, env_options=options)

@@ -1,4 +1,4 @@
-"""The four navigation tasks as a batch: sizes, robots, episodes, the same bits from every way of stepping, training."""
+"""The four navigation tasks as a batch: sizes, robots, episodes, equal bits, training."""
 
 from __future__ import annotations
 

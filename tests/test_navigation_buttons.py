@@ -1,4 +1,4 @@
-"""What is paid and what it costs: goals, buttons, gremlins and hazards, by hand and against a second set of rules."""
+"""What is paid and what it costs, by hand and against a second set of rules."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_vase_costs_nothing_and_gives_way() -> None:
     ("name", "heading"), [(POINT_GOAL, 0.0), (CAR_GOAL, np.pi / 2)]
 )  # the Car drives along its -y
 def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading: float) -> None:
-    """Out of reach it is spared the solver; that must not show in where the robot or the vase go."""
+    """Out of reach it is spared the solver; that must not show in where robot or vase go."""
     paths = []
     for may_rest in (True, False):
         env = made(name)
@@ -305,7 +305,7 @@ def test_the_cost_is_one_however_many_terms_are_and_terms_come_in_the_order_aske
 
 
 class SecondRules:
-    """The task of one copy once more, from the simulator's bodies and contacts and NumPy's own random numbers."""
+    """The task of one copy once more, from MuJoCo's bodies and contacts and NumPy's numbers."""
 
     def __init__(self, env: NavigationEnv, index: int, seed: int) -> None:
         self.env, self.index, self.random = env, index, np.random.RandomState(seed)
@@ -324,7 +324,7 @@ class SecondRules:
         self.last = np.linalg.norm(self.goal - robot)
 
     def step(self) -> tuple[float, dict[str, float]]:
-        """Judge the step that was just taken: its reward, and what was touched, entered and reached."""
+        """Judge the step just taken: its reward, and what was touched, entered and reached."""
         skip_steps(self.random, 1)
         robot, touched = (
             robot_of(self.env, self.index)[0][:2],

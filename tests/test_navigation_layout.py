@@ -1,4 +1,4 @@
-"""Where things are put: the draws of the benchmark one by one, and the promises a placement makes."""
+"""Where things are put: the benchmark's draws one by one, and what a placement promises."""
 
 from __future__ import annotations
 

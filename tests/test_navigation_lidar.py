@@ -1,4 +1,4 @@
-"""The lidar: the rule of the benchmark written a second time, and what must hold of any such sensor."""
+"""The lidar: the benchmark's rule written a second time, and what holds of any such sensor."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_observations_hold_the_lidars_of_where_everything_is_now(name: str) -> N
 
 
 def test_a_car_that_leans_sees_the_floor_leaning() -> None:
-    """The ego frame is that of the robot in space, with objects on the floor, also those that are higher."""
+    """The ego frame is the robot's in space, with objects on the floor, also higher ones."""
     env = NavigationEnv(CAR_GOAL)
     env.reset(seed=0)
     arrange(env, vases=[(1.0, 0.4)], goal=[(-0.5, 0.3)], hazards=[(0.3, -0.6)])

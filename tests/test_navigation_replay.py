@@ -85,7 +85,7 @@ def assert_same_events(ours: dict[str, Array], theirs: dict[str, Array]) -> None
 
 @pytest.mark.parametrize("name", [POINT_GOAL, POINT_BUTTON])
 def test_the_point_lives_its_recorded_episodes_again(name: str) -> None:
-    """Its heading trembles at its servo's limit and multiplies differences in rounding, so not all of 500 steps."""
+    """Its trembling heading multiplies differences in rounding, so not all of 500 steps."""
     theirs = episodes(name, 100)
     ours = replay(name, theirs)
     assert_same_events(ours, theirs)

@@ -1,4 +1,4 @@
-"""The recorded transitions of Safety-Gymnasium are reproduced, and a damaged recording is noticed."""
+"""Recorded transitions of Safety-Gymnasium are reproduced, and damage is noticed."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_recording_may_lack_optional_arrays_and_be_short_or_named_otherwise(tm
 
 
 def test_a_recorded_time_limit_is_reproduced(tmp_path):
-    """1000 steps of the simulator itself, recorded in the same format: only the last is truncated."""
+    """1000 steps of the simulator itself, recorded likewise: only the last is truncated."""
     name = "SafetySwimmerVelocity-v1"
     env = VelocityEnv(name, autoreset=False)
     env.reset(seed=0)

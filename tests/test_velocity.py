@@ -1,4 +1,4 @@
-"""The five velocity tasks: formulas, draws, episodes, and the same bits from every way of stepping."""
+"""The five velocity tasks: formulas, draws, episodes, and equal bits however stepped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 NAMES = list(TASKS)
-FACTS = {  # transcribed by hand: speed limit, planar, forward, alive, control weight, seconds per step
+# Transcribed by hand: speed limit, planar, forward, alive, control weight, seconds per step.
+FACTS = {
     "SafetyAntVelocity-v1": (2.6222, True, 1.0, 1.0, 0.5, 0.05),
     "SafetyHumanoidVelocity-v1": (1.4149, True, 1.25, 5.0, 0.1, 0.015),
     "SafetyHalfCheetahVelocity-v1": (3.2096, False, 1.0, 0.0, 0.1, 0.05),
@@ -301,7 +302,7 @@ def test_wrong_shapes_and_names_are_said_in_words():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reset_leaves_nothing_of_the_episode_before(name):
-    """A reset does not clear all of MjData: what it leaves must not show, in the first observation or later."""
+    """A reset does not clear all of MjData: what it leaves must not show, then or later."""
     used = VelocityEnv(
         name, num_envs=2, autoreset=False
     )  # ends lying on the ground, with contact forces
@@ -317,7 +318,7 @@ def test_a_reset_leaves_nothing_of_the_episode_before(name):
 
 
 def test_helpers_that_went_to_sleep_miss_no_step():
-    """Pauses around the helpers' patience: awake, falling asleep and asleep must all give complete steps."""
+    """Awake, falling asleep or asleep, helpers must give complete steps."""
     model = VelocityEnv("SafetySwimmerVelocity-v1").model
     physics = Physics(model, num_envs=3, threads=3, stepper="compiled")
     controls, pauses = np.zeros((3, 2)), np.random.default_rng(0).uniform(0.0, 2e-3, 500)

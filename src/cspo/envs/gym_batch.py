@@ -196,7 +196,7 @@ class GymBatchEnv(BatchEnv):
 
 
 def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
-    """Return (observation, reward, cost or None, terminated, truncated, info) of a step's answer."""
+    """Return (observation, reward, cost or None, terminated, truncated, info) of an answer."""
     if isinstance(answer, tuple) and len(answer) == 6:
         return answer
     if isinstance(answer, tuple) and len(answer) == 5:

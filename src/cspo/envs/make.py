@@ -101,7 +101,7 @@ def factory_of(env: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
 def _with_options(
     factory: Callable[..., Any], name: str, options: Mapping[str, Any]
 ) -> Callable[[], Any]:
-    """Return `factory` with its keyword arguments filled in, or name one it does not take or lacks."""
+    """Return `factory` with its keyword arguments filled in, or name a wrong or missing one."""
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some compiled functions do not tell

@@ -75,7 +75,7 @@ class Stream:
         return Layout(places, FULL_TURN * self._random.random_sample(len(keepouts)))
 
     def draw_goal(self, keepouts: FloatArray, places: FloatArray, goal: int) -> bool:
-        """Draw a place for number `goal`, clear of all others, into `places`; False if none was found."""
+        """Draw a place for number `goal`, clear of all others, into `places`; False if none."""
         source, count = (self._next_double, self._state), len(keepouts)
         return bool(draw_place(*source, keepouts, places, goal, count, TRIES_PER_GOAL))
 

@@ -30,7 +30,7 @@ _BALL = '<body pos="{place} 0 0.05"><freejoint/><geom size="0.1"/></body>'
 
 
 def mujoco_library() -> ctypes.CDLL | None:
-    """Open the MuJoCo library that the `mujoco` package itself uses, or return None if not found."""
+    """Open the library that the `mujoco` package itself uses, or return None if not found."""
     import mujoco
 
     version = mujoco.__version__
@@ -50,7 +50,7 @@ def scheduler_call() -> Any:
 
 
 def contact_places(data: Any) -> tuple[int, int, int] | None:
-    """Return the addresses of the number of contacts and of the first contact's geoms, and the stride.
+    """Return where the number of contacts and the first one's geoms are, and the stride.
 
     MuJoCo has no function that tells them, and the Python objects that do cost a microsecond per
     contact.
@@ -95,7 +95,7 @@ def call(context: Any, address: Any, *arguments: Any) -> Any:
 
 
 def _atomic(operation: str) -> Any:
-    """Return the code of `old = place; place = old <operation> value` on the int64 at an address."""
+    """Return the code of `place = place <operation> value` on the int64 at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())

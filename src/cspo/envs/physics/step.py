@@ -125,7 +125,7 @@ class Physics:
         return plain_stepper(self.models, self.data, self.recipe, *arrays)
 
     def _compiled_stepper(self) -> Steppers | None:
-        """Return (one step of all, what a helper runs) in machine code, or None where impossible."""
+        """Return (one step of all, what a helper runs) in machine code; None if impossible."""
         functions, felt = compiled.addresses(), bool(self._kinds.size)
         found = [contact_places(data) if felt else NO_CONTACTS for data in self.data]
         contacts = [places for places in found if places is not None]

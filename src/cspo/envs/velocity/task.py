@@ -208,7 +208,7 @@ class VelocityEnv(SimulatedEnv):
 
 
 def _row_of(robot: Robot, data: Any) -> Sequence[FloatArray]:
-    """Return what a step needs: state, observed body terms, and what the position is measured by."""
+    """Return what a step needs: state, observed body terms, and what tells the position."""
     row = [data.qpos, data.qvel, *(getattr(data, term) for term in robot.body_terms)]
     if robot.position == "torso":
         row.append(data.body("torso").xpos)
@@ -231,7 +231,7 @@ def _forward(model: Any, data: Any) -> None:
 
 
 def _robot_path(file: str) -> Path:
-    """Return where a robot is in the installed gymnasium package, without importing that package."""
+    """Return where a robot is in the installed gymnasium package, without importing it."""
     spec = importlib.util.find_spec("gymnasium")
     if spec is None or not spec.submodule_search_locations:
         raise CspoError(

@@ -48,7 +48,7 @@ class Game(ABC):
         self.costs = dict(zip(self.cost_terms, self.all_costs, strict=True))
 
     def judge(self, reward: FloatArray) -> BoolArray:
-        """Write rewards (N,) and costs of the step just taken; returns where a goal is met, (N,)."""
+        """Write rewards (N,) and costs of the step just taken; return where a goal is met."""
         distance = self.world.distances("goal")[:, 0]
         reached = self._reached(distance)
         inside = self.world.distances("hazards") < HAZARD_RADIUS  # (N, hazards)

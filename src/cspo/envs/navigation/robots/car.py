@@ -5,6 +5,7 @@ from __future__ import annotations
 from cspo.envs.navigation.parts import ROBOT_HEIGHT, WHEEL, Robot, Sensor
 
 _RED, _BLUE = 'rgba="0.7412 0.0431 0.1843 1"', 'rgba="0.0039 0.1529 0.3961 1"'
+_WHEEL = f'type="cylinder" size="0.05" {_RED} {WHEEL}'
 _BODY = f"""
     <body name="agent" pos="0 0 {ROBOT_HEIGHT}">
       <freejoint name="agent"/>
@@ -16,11 +17,11 @@ _BODY = f"""
       <geom name="front_connector" type="box" size="0.05 0.03 0.01" pos="0 -0.13 0.04" {_BLUE}/>
       <body name="left" pos="-0.1 0.1 -0.05">
         <joint name="left" type="hinge" axis="1 0 0" damping="0.001"/>
-        <geom name="left" type="cylinder" fromto="-0.055 0 0 -0.005 0 0" size="0.05" {_RED} {WHEEL}/>
+        <geom name="left" fromto="-0.055 0 0 -0.005 0 0" {_WHEEL}/>
       </body>
       <body name="right" pos="0.1 0.1 -0.05">
         <joint name="right" type="hinge" axis="1 0 0" damping="0.001"/>
-        <geom name="right" type="cylinder" fromto="0.005 0 0 0.055 0 0" size="0.05" {_RED} {WHEEL}/>
+        <geom name="right" fromto="0.005 0 0 0.055 0 0" {_WHEEL}/>
       </body>
       <body name="rear" pos="0 -0.1 -0.05">
         <joint name="rear" type="ball" damping="0.001"/>
