@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from cspo.envs.physics.plain import Recipe
 from cspo.envs.physics.step import Physics
 from cspo.envs.tasks import native_tasks
 from cspo.envs.tools.bench import bench_env
@@ -368,7 +369,7 @@ def test_helper_threads_end_with_their_simulators(stepper):
 @pytest.mark.parametrize("stepper", ["python", "compiled"])
 def test_a_step_returns_only_when_every_thread_is_done(stepper):
     model = VelocityEnv("SafetyHalfCheetahVelocity-v1").model
-    physics = Physics(model, num_envs=2, threads=2, frame_skip=400, stepper=stepper)
+    physics = Physics(model, num_envs=2, threads=2, recipe=Recipe(400), stepper=stepper)
     for step in range(1, 6):  # long enough for the helper to wake up and take one of the two
         rows = physics.step(np.full((2, 6), 0.1)).copy()
         np.testing.assert_allclose([data.time for data in physics.data], 4.0 * step)

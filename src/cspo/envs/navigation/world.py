@@ -16,7 +16,7 @@ from cspo.envs.navigation.model import body_names, compiled
 from cspo.envs.navigation.parts import ObjectClass, Robot
 from cspo.envs.navigation.resting import RestingVases
 from cspo.envs.physics.compiled import NOTHING, ROBOT
-from cspo.envs.physics.plain import Circle
+from cspo.envs.physics.plain import Circle, Recipe
 from cspo.envs.physics.step import Physics, Stepper
 
 
@@ -56,16 +56,15 @@ class World:
         model = compiled(robot, objects)
         moving = [model.body(name).id for name in body_names(objects, ("free", "tied"))]
         felt_bodies = [name for one in objects if one.name in felt for name in one.bodies]
+        circle = Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if model.nmocap else None
         self.physics = Physics(
             # Each its own: the Point hangs on joints fixed to where it started, buttons are fixed,
             # vases may rest.
             [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
-            frame_skip=parts.SUB_STEPS,
+            Recipe(parts.SUB_STEPS, forward=True, circle=circle),
             gather=lambda data: _row_of(data, moving),
-            forward=True,
-            circle=Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if model.nmocap else None,
             kinds=_kinds_of(model, felt_bodies) if felt_bodies else None,
             stepper=stepper,
         )

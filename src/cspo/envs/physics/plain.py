@@ -28,13 +28,16 @@ class Circle(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """What a step consists of; `Physics` says what each means."""
+    """What a step consists of."""
 
-    frame_skip: int
-    post_constraint: bool
-    chained: bool
-    forward: bool
-    circle: Circle | None
+    frame_skip: int = 1  # physics steps
+    post_constraint: bool = False  # also `mj_rnePostConstraint`, which fills the contact forces
+    chained: bool = False  # integrate as `rk4` explains, instead of by `mj_step`
+    forward: bool = False
+    """End with `mj_forward`, which refreshes sensors and contacts, and let the solver start its
+    next search from the acceleration it found, as mujoco 2.3.3 did."""
+    circle: Circle | None = None
+    """Before every physics step, move all mocap bodies to where they are on this circle."""
 
 
 def plain_stepper(

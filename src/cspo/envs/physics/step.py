@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from cspo.envs.batch import FloatArray
 from cspo.envs.physics import compiled
 from cspo.envs.physics.calls import NO_CONTACTS, contact_places
-from cspo.envs.physics.plain import Circle, Queues, Recipe, Steppers, plain_stepper
+from cspo.envs.physics.plain import Queues, Recipe, Steppers, plain_stepper
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
 Stepper = Literal["auto", "compiled", "python"]
+ONE_STEP = Recipe()
 
 
 def state_of(data: Any) -> tuple[FloatArray, FloatArray]:
@@ -40,13 +41,8 @@ class Physics:
         model: A `mujoco.MjModel`, or N copies of one if each simulator has fixed bodies elsewhere.
         num_envs: Number of simulators, N.
         threads: Threads that step them, the calling one included; 1 starts no thread.
-        frame_skip: Physics steps per `step`.
+        recipe: What a step consists of.
         gather: Says which float64 arrays of a `MjData` make up its row, in order.
-        post_constraint: Also run `mj_rnePostConstraint`, which fills the contact forces.
-        chained: Integrate as `rk4` explains, instead of by `mj_step`.
-        forward: End with `mj_forward`, which refreshes sensors and contacts, and let the solver
-            start its next search from the acceleration it found, as mujoco 2.3.3 did.
-        circle: Before every physics step, move all mocap bodies to where they are on this circle.
         kinds: (geoms,) the object that a geom belongs to, counted from 0, or `ROBOT`, or `NOTHING`.
         stepper: "compiled", "python", or "auto" for the first that works here.
 
@@ -64,12 +60,8 @@ class Physics:
         model: Any,
         num_envs: int,
         threads: int = 1,
-        frame_skip: int = 1,
+        recipe: Recipe = ONE_STEP,
         gather: Gather = state_of,
-        post_constraint: bool = False,
-        chained: bool = False,
-        forward: bool = False,
-        circle: Circle | None = None,
         kinds: NDArray[np.int64] | None = None,
         stepper: Stepper = "auto",
     ) -> None:
@@ -83,7 +75,7 @@ class Physics:
         self.num_envs = num_envs
         self.threads = min(threads, num_envs)
         self.data = [mujoco.MjData(one) for one in self.models]
-        self.recipe = Recipe(frame_skip, post_constraint, chained, forward, circle)
+        self.recipe = recipe
         self._views = [[np.asarray(one).reshape(-1) for one in gather(data)] for data in self.data]
         row_size = sum(view.size for view in self._views[0])
         self.controls: FloatArray = np.zeros((num_envs, self.models[0].nu))  # (N, nu)

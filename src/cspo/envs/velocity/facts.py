@@ -35,8 +35,8 @@ class Robot:
     frame_skip: int  # physics steps per step
     skipped: int  # leading positions left out of the observation
     control_weight: float
-    position_noise: float  # half-width of the uniform reset noise
-    velocity_noise: Literal["uniform", "normal"]
+    noise: float  # half-width of the uniform noise on positions at a reset
+    velocity_noise: Literal["uniform", "normal"]  # of the same width
     framing: Framing
     position: Literal["qpos", "torso", "mass"] = "qpos"
     """Whose displacement over one step is the velocity."""
@@ -101,7 +101,7 @@ ANT = Robot(
     frame_skip=5,
     skipped=2,
     control_weight=0.5,
-    position_noise=0.1,
+    noise=0.1,
     velocity_noise="normal",
     framing=Framing(0.4, 3.8, 125.0, -22.0),
     position="torso",
@@ -117,7 +117,7 @@ HUMANOID = Robot(
     frame_skip=5,
     skipped=2,
     control_weight=0.1,
-    position_noise=0.01,
+    noise=0.01,
     velocity_noise="uniform",
     framing=Framing(0.85, 3.4, 125.0, -10.0),
     position="mass",
@@ -136,7 +136,7 @@ HALF_CHEETAH = Robot(
     frame_skip=5,
     skipped=1,
     control_weight=0.1,
-    position_noise=0.1,
+    noise=0.1,
     velocity_noise="normal",
     framing=Framing(0.5, 2.7, 105.0, -12.0),
     has_y=False,
@@ -150,7 +150,7 @@ HOPPER = Robot(
     frame_skip=4,
     skipped=1,
     control_weight=1e-3,
-    position_noise=0.005,
+    noise=0.005,
     velocity_noise="uniform",
     framing=Framing(0.7, 2.9, 115.0, -10.0),
     has_y=False,
@@ -167,7 +167,7 @@ SWIMMER = Robot(
     frame_skip=4,
     skipped=2,
     control_weight=1e-4,
-    position_noise=0.1,
+    noise=0.1,
     velocity_noise="uniform",
     framing=Framing(0.0, 4.2, 100.0, -38.0),
 )

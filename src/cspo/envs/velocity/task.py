@@ -7,6 +7,7 @@ transitions).
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cspo.envs.batch import FloatArray, StepResult, check_actions
+from cspo.envs.physics.plain import Recipe
 from cspo.envs.physics.simulated import SimulatedEnv
 from cspo.envs.physics.step import Physics, Stepper
 from cspo.envs.tools.render import Scene
@@ -61,16 +63,11 @@ class VelocityEnv(SimulatedEnv):
         import mujoco
 
         robot = self.task.robot
-        return Physics(
-            mujoco.MjModel.from_xml_path(str(_robot_path(robot.file))),
-            self.num_envs,
-            threads,
-            frame_skip=robot.frame_skip,
-            gather=lambda data: _row_of(robot, data),
-            post_constraint=bool(robot.body_terms),  # only the Humanoid observes contact forces
-            chained=robot.chained,
-            stepper=stepper,
-        )
+        model = mujoco.MjModel.from_xml_path(str(_robot_path(robot.file)))
+        observes_forces = bool(robot.body_terms)
+        recipe = Recipe(robot.frame_skip, observes_forces, robot.chained)
+        gather = functools.partial(_row_of, robot)
+        return Physics(model, self.num_envs, threads, recipe, gather, stepper=stepper)
 
     def _prepare(self, options: Mapping[str, Any]) -> None:
         """Remember where in a row things are, and make room for positions and velocities."""
@@ -105,7 +102,9 @@ class VelocityEnv(SimulatedEnv):
         np.multiply(self._velocity[0], robot.forward_weight, out=result.reward)
         result.reward[:] += robot.alive_bonus
         result.reward[:] -= robot.control_weight * np.einsum("na,na->n", controls, controls)
-        np.greater(self._speed(), task.speed_limit, out=result.cost[:, 0])
+        x, y = self._velocity[0], self._velocity[-1]
+        speed = np.sqrt(x * x + y * y) if task.speed_is_planar else x
+        np.greater(speed, task.speed_limit, out=result.cost[:, 0])
         if robot.healthy is not None:
             np.logical_not(robot.healthy(rows[:, : self._state_size]), out=result.terminated)
         return self._end_step()
@@ -164,14 +163,6 @@ class VelocityEnv(SimulatedEnv):
         centre: FloatArray = np.einsum("b,nbj->nj", self._mass_share, places[:, :, :2])
         return centre
 
-    def _speed(self) -> FloatArray:
-        x: FloatArray = self._velocity[0]
-        if not self.task.speed_is_planar:
-            return x
-        y = self._velocity[1]
-        speed: FloatArray = np.sqrt(x * x + y * y)
-        return speed
-
     def _observe(self, which: Any = slice(None)) -> FloatArray:
         """Write the observations into the result, for all or some copies, and return all."""
         observation = self._result.observation
@@ -192,7 +183,7 @@ class VelocityEnv(SimulatedEnv):
         for array in self._cleared[index]:
             array.fill(0.0)
         data.time = 0.0
-        noise = robot.position_noise
+        noise = robot.noise
         data.qpos[:] = self.model.qpos0 + stream.uniform(-noise, noise, data.qpos.size)
         if robot.velocity_noise == "uniform":
             data.qvel[:] = stream.uniform(-noise, noise, data.qvel.size)
@@ -239,8 +230,6 @@ def _robot_path(file: str) -> Path:
         )
     path = Path(spec.submodule_search_locations[0]) / "envs" / "mujoco" / "assets" / file
     if not path.exists():
-        raise CspoError(
-            f"the installed gymnasium package has no robot file {file}: "
-            "pip install 'gymnasium>=1.0'"
-        )
+        missing = f"the installed gymnasium package has no robot file {file}"
+        raise CspoError(f"{missing}: pip install 'gymnasium>=1.0'")
     return path
