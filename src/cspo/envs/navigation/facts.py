@@ -1,4 +1,7 @@
-"""The navigation tasks, one row each: a robot, and a game that it plays."""
+"""The navigation tasks, one row each: a robot, and a game that it plays.
+
+A new robot is a module in `robots`, a new game one in `games`; everything else is derived.
+"""
 
 from __future__ import annotations
 

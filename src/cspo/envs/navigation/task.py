@@ -62,6 +62,7 @@ class NavigationEnv(SimulatedEnv):
         self._columns = [costs[name] for name in self.cost_names]  # K times (N,)
         self._portrait: Portrait | None = None  # made when somebody looks
         self._steps = 0  # since this object was made
+        self._plain = robot.plain_numbers
         self._lidars = slice(robot.observation_size, self.observation_size)
         # (M,) where the lidar of each object's class begins
         self._lidar_of = np.repeat(LIDAR_BINS * np.arange(len(classes)), [c.count for c in classes])
@@ -92,7 +93,7 @@ class NavigationEnv(SimulatedEnv):
         """Write the observations into the result, for all or some environments, and return all."""
         observation, world = self._result.observation, self.world
         sensors, poses, fresh = world.sensors[which], world.robot_poses[which], observation[which]
-        plain = self.task.robot.plain_numbers
+        plain = self._plain
         fresh[:, :plain] = sensors[:, :plain]
         if plain < sensors.shape[1]:
             rotation_matrices(fresh[:, plain : plain + 9], sensors[:, plain:])
