@@ -12,7 +12,7 @@ from cspo.envs.navigation.facts import NavigationTask
 from cspo.envs.navigation.model import compiled
 from cspo.envs.navigation.parts import LIDAR_BINS
 from cspo.envs.navigation.world import World
-from cspo.envs.tools.render import Mark, Scene, View
+from cspo.envs.tools.render import Mark, Scene, View, pose
 
 RING_HEIGHT, RING_SPACING = 0.35, 0.08  # of the lowest ring above the robot, and from ring to ring
 RING_RADIUS = 0.15
@@ -39,16 +39,12 @@ class Portrait:
 
     def scene(self, world: World, index: int, readings: FloatArray) -> Scene:
         """Return the scene of world `index`, where the lidars read so, (classes, 16)."""
-        import mujoco
-
         model, data, simulated = self._model, self._data, world.physics.models[index]
         data.qpos[:] = world.physics.data[index].qpos
         model.body_pos[1], model.body_quat[1] = simulated.body_pos[1], simulated.body_quat[1]
         for name, bodies in self._placed.items():
             model.body_pos[bodies, :2] = world.where(name)[index]
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_camlight(model, data)
+        pose(model, data)
         position, rotation = data.xpos[1], data.xmat[1].reshape(3, 3)
         x, y, _ = rotation @ self._task.robot.ahead
         look_at = (position[0] + 0.3 * x, position[1] + 0.3 * y, 0.1)

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
+import mujoco
 import numpy as np
+from mujoco import mj_forward, mj_step
 
 from cspo.envs.batch import FloatArray
 from cspo.envs.native import make_native
@@ -21,6 +23,7 @@ ROUND = 25
 EPISODE = 1000  # steps; episodes begin spread over it, so that every round has its share of resets
 RESETS = 3  # of all environments, timed at the end
 
+WHOLE_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 State = FloatArray  # all that a simulator's future depends on
 Resets = list[dict[int, State]]  # per step, the states of the simulators that were reset
 
@@ -100,8 +103,6 @@ class _RawLoop:
     """The yardstick: N more simulators of the same model, and a loop over them in Python."""
 
     def __init__(self, env: Any, threads: int) -> None:
-        import mujoco
-
         # Copies, because a task may change its own to make them cheaper.
         self.theirs = env.physics.models
         self.models = [copy.copy(model) for model in self.theirs]
@@ -116,7 +117,7 @@ class _RawLoop:
         ):
             model.body_pos[:], model.body_quat[:] = theirs.body_pos, theirs.body_quat
             model.eq_data[:] = theirs.eq_data
-            _put(model, data, state)
+            mujoco.mj_setState(model, data, state, WHOLE_STATE)
         before = time.perf_counter()
         if self.pool is None:
             self._run_share(self.shares[0], actions, resets)
@@ -125,8 +126,6 @@ class _RawLoop:
         return time.perf_counter() - before
 
     def _run_share(self, share: range, actions: FloatArray, resets: Resets) -> None:
-        from mujoco import mj_forward, mj_step
-
         frame_skip, forward = self.recipe.frame_skip, self.recipe.forward
         mine = [(i, self.models[i], self.data[i], self.data[i].ctrl) for i in share]
         for action, fresh in zip(actions, resets, strict=True):
@@ -136,7 +135,7 @@ class _RawLoop:
                 if forward:
                     mj_forward(model, data)
                 if i in fresh:
-                    _put(model, data, fresh[i])
+                    mujoco.mj_setState(model, data, fresh[i], WHOLE_STATE)
 
     def close(self) -> None:
         if self.pool is not None:
@@ -145,16 +144,7 @@ class _RawLoop:
 
 def _state(env: Any, index: int) -> State:
     """Return all that the future of a simulator depends on."""
-    import mujoco
-
     model, data = env.physics.models[index], env.physics.data[index]
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.empty(mujoco.mj_stateSize(model, kind))
-    mujoco.mj_getState(model, data, state, kind)
+    state = np.empty(mujoco.mj_stateSize(model, WHOLE_STATE))
+    mujoco.mj_getState(model, data, state, WHOLE_STATE)
     return state
-
-
-def _put(model: Any, data: Any, state: State) -> None:
-    import mujoco
-
-    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)

@@ -8,11 +8,12 @@ simulator state before it, the action, and everything the step gave. Resets hold
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 
 from cspo.envs.batch import FloatArray
@@ -27,10 +28,7 @@ OUTLIER = 10.0
 NAMED_ROWS = 20  # rows out of tolerance that a report names
 
 
-REPLAYS: dict[str, Callable[[str], Replay]] = {
-    "velocity": VelocityReplay,
-    "navigation": NavigationReplay,
-}
+REPLAYS = {"velocity": VelocityReplay, "navigation": NavigationReplay}
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,8 @@ def replay(path: str | Path, task: str | None = None) -> ParityReport:
     required = {"action", *(key for key in shapes if key.endswith("_before"))}
     rows = _check_shapes(path, arrays, shapes, required | {field.key for field in fields})
     outcomes = (player.step(arrays, row) for row in range(rows))
-    return _report(path, name, "steps", rows, _compare(fields, outcomes, arrays))
+    reports = _compare(fields, outcomes, arrays)
+    return ParityReport(str(path), name, "steps", rows, mujoco.__version__, tuple(reports))
 
 
 def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
@@ -116,7 +115,7 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
         _check_shapes(path, {after: arrays[after]}, {after: shapes["obs"]}, {after})
         field = Field(after, after, tolerance=fields[0].tolerance)
         reports += _compare([field], [{after: player.reset(None)["obs"]}], arrays)
-    return _report(path, name, "resets", rows, reports)
+    return ParityReport(str(path), name, "resets", rows, mujoco.__version__, tuple(reports))
 
 
 def _present(fields: Sequence[Field], arrays: Mapping[str, FloatArray]) -> list[Field]:
@@ -227,11 +226,3 @@ def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
     return FieldReport(
         field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named
     )
-
-
-def _report(
-    path: str | Path, task: str, kind: str, rows: int, fields: Sequence[FieldReport]
-) -> ParityReport:
-    import mujoco
-
-    return ParityReport(str(path), task, kind, rows, mujoco.__version__, tuple(fields))

@@ -168,6 +168,15 @@ class Renderer:
         self._geoms.ngeom += 1
 
 
+def pose(model: Any, data: Any) -> None:
+    """Put everything a picture shows where the joints of `data` say."""
+    import mujoco
+
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_camlight(model, data)
+
+
 def check_size(width: int, height: int) -> None:
     """Refuse a picture of a size that makes no sense."""
     for name, value in (("width", width), ("height", height)):

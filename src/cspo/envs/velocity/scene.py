@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cspo.envs.batch import FloatArray
-from cspo.envs.tools.render import Scene, View
+from cspo.envs.tools.render import Scene, View, pose
 from cspo.envs.velocity.facts import Framing
 
 TOP_DISTANCE = 1.3  # of the top view, in distances of the tracking camera
@@ -46,13 +46,9 @@ class Portrait:
 
     def scene(self, qpos: FloatArray) -> Scene:
         """Return the scene with the robot's joints at `qpos`."""
-        import mujoco
-
         model, data = self._model, self._data
         data.qpos[:] = qpos
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_camlight(model, data)
+        pose(model, data)
         x, y, _ = data.subtree_com[1].tolist()  # centre of mass of the whole robot
         # The floor goes along with the robot by whole tiles, which nobody sees: so it has no end.
         data.geom_xpos[self._floor, :2] = TILE * round(x / TILE), TILE * round(y / TILE)
