@@ -1,17 +1,19 @@
-"""What the tests of the navigation tasks share: their facts, copied by hand; worlds made to order; a driver; and the
-rules of lidar and placement, written a second time."""
+"""What the tests of the navigation tasks share.
+
+Their facts, copied by hand; worlds made to order; a driver; and the rules of lidar and placement,
+written a second time.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from cspo.envs.navigation import NavigationEnv
 from cspo.envs.navigation.layout import Layout
+from cspo.envs.navigation.task import NavigationEnv
 
 Array = NDArray[np.float64]
 
@@ -37,7 +39,7 @@ def keepouts(name: str) -> list[float]:
 
 
 def rows_of(name: str, kind: str) -> slice:
-    """Which rows of `env.objects` are of a class."""
+    """Which rows of `env.world.objects` are of a class."""
     start = 0
     for one, count, _ in objects_of(name):
         if one == kind:
@@ -61,7 +63,7 @@ def lidar_columns(name: str, kind: str) -> slice:
 
 
 def lidar(points: Any, position: Any, matrix: Any) -> Array:
-    """The sixteen readings of one class: `points` (M, 2) seen from a robot at `position` (3,) turned by `matrix`."""
+    """The readings of one class: `points` (M, 2) seen from `position` (3,), turned by `matrix`."""
     points = np.asarray(points, float).reshape(-1, 2)
     on_the_floor = np.column_stack([points, np.zeros(len(points))])
     ego = np.array([np.reshape(matrix, (3, 3)).T @ (point - position) for point in on_the_floor])
@@ -132,7 +134,7 @@ def arrange(
     goal_button: int = 0,
     **given: Any,
 ) -> None:
-    """Start a world at rest: the robot and the objects of the classes given are where asked, all others far away.
+    """Start a world at rest: the robot and the given objects where asked, all others far away.
 
     Classes by their names, as `hazards=[(0.3, 0.0), ...]`; fewer places than objects leave the last
     ones far away."""
@@ -144,24 +146,25 @@ def arrange(
     assert not given, f"{env.name} has no {given}"
     rotations = np.zeros(len(places))
     rotations[0] = heading
-    mujoco.mj_resetData(env.physics.models[index], env.physics.data[index])
-    env.place(index, Layout(np.array(places), rotations))
-    env.forward(index)
+    env.world.build(index, Layout(np.array(places), rotations))
     if "Button" in env.name:
         set_goal_button(env, goal_button, index)
-    env.timer[index] = env.elapsed[index] = 0
-    env.last_distance[index] = np.linalg.norm(goal_of(env, index) - robot_of(env, index)[0][:2])
+        env.game.timer[index] = 0
+    env.elapsed[index] = 0
+    env.game.last_distance[index] = np.linalg.norm(
+        goal_of(env, index) - robot_of(env, index)[0][:2]
+    )
 
 
 def set_goal_button(env: NavigationEnv, button: int, index: int = 0) -> None:
-    env.goal_button[index] = button
-    env.objects[index, rows_of(env.name, "goal")] = env.objects[
+    env.game.goal_button[index] = button
+    env.world.objects[index, rows_of(env.name, "goal")] = env.world.objects[
         index, rows_of(env.name, "buttons")
     ][button]
 
 
 def goal_of(env: NavigationEnv, index: int = 0) -> Array:
-    return env.objects[index, rows_of(env.name, "goal")][0].copy()
+    return env.world.objects[index, rows_of(env.name, "goal")][0].copy()
 
 
 def robot_of(env: NavigationEnv, index: int = 0) -> tuple[Array, Array]:
@@ -171,7 +174,7 @@ def robot_of(env: NavigationEnv, index: int = 0) -> tuple[Array, Array]:
 
 
 def touched_by_robot(env: NavigationEnv, index: int = 0) -> set[str]:
-    """Names of the bodies that any part of the robot is in contact with, told by MuJoCo's own objects."""
+    """Names of the bodies that the robot is in contact with, told by MuJoCo's own objects."""
     model, data = env.physics.models[index], env.physics.data[index]
     robot = {"agent", "left", "right", "rear"}
     names = [

@@ -1,4 +1,4 @@
-"""Environments whose right answers are known: scripted arrays for the rollout, tiny problems for learning."""
+"""Environments with known answers: scripted arrays for the rollout, tiny problems to learn."""
 
 from __future__ import annotations
 
@@ -122,7 +122,9 @@ class ConstantSignals(Probe):
 
 
 class Tradeoff(Probe):
-    """Reward -(a - 0.7)^2 + noise, cost 1 + a, 50 steps: the reward asks for a = 0.7, a limit d < 85 for d/50 - 1.
+    """Reward -(a - 0.7)^2 + noise, cost 1 + a, 50 steps.
+
+    The reward asks for a = 0.7, a limit d < 85 for d/50 - 1.
 
     The noise keeps the standard deviation of the reward advantage, and with it the right
     multiplier, from following the policy's own standard deviation."""
@@ -142,7 +144,10 @@ class TwoLimits(Tradeoff):
 
 
 class RandomWalk(gymnasium.Env[Any, Any]):
-    """A noisy point on a line, pushed by the action; ends beyond 2 or after 15 steps. Costs: being right, effort."""
+    """A noisy point on a line, pushed by the action; ends beyond 2 or after 15 steps.
+
+    Costs: being right, effort.
+    """
 
     num_costs = 2
 

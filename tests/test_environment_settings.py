@@ -1,4 +1,4 @@
-"""`cost_terms` and `env_options`: from every door to the environment, into the run folder and back."""
+"""`cost_terms` and `env_options`: from every door to the environment and the run folder."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_check_env_tries_terms_and_options() -> None:
 
 
 def test_a_native_task_in_disguise_resumes_exactly(tmp_path: Path) -> None:
-    """Through Gymnasium the random stream is the simulator's own, and a checkpoint keeps it all the same."""
+    """Through Gymnasium the random stream is the simulator's own; a checkpoint keeps it too."""
     env = "run_helpers:make_hopper"
     settings = {**SMALL, "num_envs": 2, "total_steps": 1200, "cost_limit": (25.0,)}
     summary = cspo.train(env, run_dir=tmp_path / "whole", quiet=True, **settings)

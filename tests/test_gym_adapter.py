@@ -1,4 +1,4 @@
-"""Gymnasium in both directions, and the one door that takes whatever a user calls an environment."""
+"""Gymnasium in both directions, and the one door for whatever a user calls an environment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from cspo.envs import make_batch, native_tasks
-from cspo.envs.gym import GymBatchEnv, SafetyVectorEnv
+from cspo.envs.gym import SafetyVectorEnv
+from cspo.envs.gym_batch import GymBatchEnv
 from cspo.envs.native import make_native
 from cspo.envs.tasks import task_row
 from cspo.envs.tools.opengl import find_backend
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError, EnvironmentFault
 
 NAMES = list(TASKS)

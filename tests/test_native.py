@@ -8,8 +8,8 @@ import pytest
 
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.batch import check_actions
-from cspo.envs.native import make_native, native_options
-from cspo.envs.tasks import check_cost_terms, task_row
+from cspo.envs.native import check_native, make_native, native_options
+from cspo.envs.tasks import task_row
 from cspo.errors import CspoError
 
 ROWS = native_tasks()
@@ -133,11 +133,11 @@ def test_options_reach_the_task():
     assert make_batch(HOPPER, 1, env_options={"time_limit": 7, "stepper": "python"}).time_limit == 7
     assert native_options(task_row(HOPPER)) == ("time_limit", "stepper")
     assert native_options(task_row(BUTTON)) == ("time_limit", "stepper", "button_timer_after_reset")
-    check_cost_terms("cspo/SafetyCarButton1-v0", ("gremlins", "buttons"))
+    check_native("cspo/SafetyCarButton1-v0", ("gremlins", "buttons"), {})
 
 
 def test_the_button_timer_after_reset_is_an_option():
-    """While the timer runs the lidar of the buttons reads zero: the 16 numbers after the 12 of the sensors."""
+    """While the timer runs the lidar of the buttons, after 12 numbers of sensors, reads zero."""
     for steps, blind in ((0, False), (10, True)):
         options = {"button_timer_after_reset": steps}
         batch = make_batch(BUTTON, 1, env_options=options)

@@ -1,4 +1,4 @@
-"""The four navigation tasks as a batch: sizes, robots, episodes, the same bits from every way of stepping, training."""
+"""The four navigation tasks as a batch: sizes, robots, episodes, equal bits, training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from scipy.spatial.transform import Rotation
 import cspo
 import cspo.runs.curves
 from cspo.envs.native import make_native
-from cspo.envs.navigation import NavigationEnv
+from cspo.envs.navigation.task import NavigationEnv
 from cspo.envs.tasks import native_tasks
 from cspo.errors import CspoError
 
@@ -243,7 +243,7 @@ def test_a_reset_leaves_nothing_of_the_episode_before(name: str) -> None:
     for action in wild(used, 60, seed=1):
         used.step(3.0 * action)
     if "Goal" in name:
-        assert used._vases is not None and used._vases.resting.any(), (
+        assert used.world.vases is not None and used.world.vases.resting.any(), (
             "a vase that rests has something to leave"
         )
     for steps in (0, 30):

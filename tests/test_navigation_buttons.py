@@ -1,4 +1,4 @@
-"""What is paid and what it costs: goals, buttons, gremlins and hazards, by hand and against a second set of rules."""
+"""What is paid and what it costs, by hand and against a second set of rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from navigation_helpers import (
     world,
 )
 
-from cspo.envs.navigation import NavigationEnv
+from cspo.envs.navigation.task import NavigationEnv
 
 REST = [[0.0, 0.0]]
 PUSH = [[1.0, 0.0]]  # the Point's full thrust
@@ -67,7 +67,7 @@ def test_height_and_size_do_not_matter_to_a_hazard() -> None:
     env = made(CAR_GOAL)
     arrange(env, hazards=[(0.1, 0.0)])
     env.physics.data[0].qpos[2] = 1.0  # high above, falling
-    env.forward(0)
+    env.world.forward(0)
     assert env.step(REST).cost[0, 0] == 1.0
     assert robot_of(env)[0][2] > 0.9
 
@@ -80,7 +80,7 @@ def test_a_vase_costs_nothing_and_gives_way() -> None:
         costs += env.step(PUSH).cost.sum()
         touched |= touched_by_robot(env)
     assert "vase0" in touched and costs == 0.0
-    place = env.objects[0, rows_of(POINT_GOAL, "vases")][0]
+    place = env.world.objects[0, rows_of(POINT_GOAL, "vases")][0]
     assert place[0] > 0.4
     np.testing.assert_array_equal(place, env.physics.data[0].body("vase0").xpos[:2])
 
@@ -89,18 +89,18 @@ def test_a_vase_costs_nothing_and_gives_way() -> None:
     ("name", "heading"), [(POINT_GOAL, 0.0), (CAR_GOAL, np.pi / 2)]
 )  # the Car drives along its -y
 def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading: float) -> None:
-    """Out of reach it is spared the solver; that must not show in where the robot or the vase go."""
+    """Out of reach it is spared the solver; that must not show in where robot or vase go."""
     paths = []
     for may_rest in (True, False):
         env = made(name)
         arrange(env, heading=heading, vases=[(0.9, 0.02)])
-        assert env._vases is not None
+        assert env.world.vases is not None
         if not may_rest:
-            env._vases.update = lambda *facts: None  # type: ignore[method-assign]
+            env.world.vases.update = lambda *facts: None  # type: ignore[method-assign]
         path, rested, touched = [], [], []
         for _ in range(80):
             env.step([[1.0, 0.0 if name == POINT_GOAL else 1.0]])
-            rested.append(bool(env._vases.resting[0]))
+            rested.append(bool(env.world.vases.resting[0]))
             touched.append("vase0" in touched_by_robot(env))
             path.append(np.concatenate([robot_of(env)[0], env.physics.data[0].body("vase0").xpos]))
         first = touched.index(True)
@@ -110,7 +110,7 @@ def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading:
         np.testing.assert_allclose(before, [0.9, 0.02, 0.1], rtol=0, atol=1e-4)
         assert paths[-1][-1, 3] > 1.0, "pushed"
         env.reset(seed=5)
-        assert not env._vases.resting[0]
+        assert not env.world.vases.resting[0]
     np.testing.assert_allclose(paths[0], paths[1], rtol=0, atol=1e-6)
 
 
@@ -120,13 +120,13 @@ def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading:
 def test_the_wrong_button_costs_only_while_the_timer_is_zero() -> None:
     env = made(POINT_BUTTON)
     arrange(env, goal_button=1, **LEANING)
-    env.timer[0] = 3
+    env.game.timer[0] = 3
     costs, timers = [], []
     for _ in range(8):
         result = env.step(PUSH)
         assert touched_by_robot(env) >= {"button0"}
         costs.append(result.cost[0, 0])
-        timers.append(env.timer[0])
+        timers.append(env.game.timer[0])
         assert (
             env.info_terms["cost_buttons"][0] == costs[-1] and env.info_terms["goal_met"][0] == 0.0
         )
@@ -137,14 +137,14 @@ def test_the_wrong_button_costs_only_while_the_timer_is_zero() -> None:
 def test_the_goal_button_pays_costs_nothing_and_starts_the_timer() -> None:
     env = made(POINT_BUTTON)
     arrange(env, goal_button=0, **LEANING)
-    before = env.last_distance[0]
+    before = env.game.last_distance[0]
     result = env.step(PUSH)
     moved = before - np.linalg.norm(robot_of(env)[0][:2] - FOUR[0])
     assert touched_by_robot(env) >= {"button0"}
     assert result.reward[0] == pytest.approx(1.0 + moved, abs=1e-12)
     assert env.info_terms["goal_met"][0] == 1.0 and result.cost[0, 0] == 0.0
-    assert env.timer[0] == 10 and not result.terminated[0]
-    np.testing.assert_array_equal(goal_of(env), FOUR[env.goal_button[0]])
+    assert env.game.timer[0] == 10 and not result.terminated[0]
+    np.testing.assert_array_equal(goal_of(env), FOUR[env.game.goal_button[0]])
     set_goal_button(env, 2)  # from now on the same touch is wrong, and free for ten steps
     costs = [env.step(PUSH).cost[0, 0] for _ in range(13)]
     assert costs == [0.0] * 10 + [1.0] * 3
@@ -156,9 +156,9 @@ def test_the_same_button_drawn_again_pays_again_in_the_next_step() -> None:
     for _ in range(5):  # the timer does not block it
         result = env.step(PUSH)
         assert env.info_terms["goal_met"][0] == 1.0 and result.reward[0] > 0.99
-        assert env.timer[0] == 10
+        assert env.game.timer[0] == 10
         set_goal_button(env, 0)
-        env.last_distance[0] = np.linalg.norm(robot_of(env)[0][:2] - FOUR[0])
+        env.game.last_distance[0] = np.linalg.norm(robot_of(env)[0][:2] - FOUR[0])
 
 
 def test_being_near_a_button_is_not_touching_it() -> None:
@@ -198,11 +198,11 @@ def test_buttons_are_dark_while_the_timer_runs_and_the_goal_is_not(name: str) ->
         goal_button=2,
         hazards=[(0.5, 0.5)],
     )
-    env.timer[0] = 4
+    env.game.timer[0] = 4
     buttons, goal = lidar_columns(name, "buttons"), lidar_columns(name, "goal")
     for timer in (3, 2, 1, 0, 0):
         seen = env.step(REST).observation[0]
-        assert env.timer[0] == timer
+        assert env.game.timer[0] == timer
         assert (seen[buttons].max() == 0.0) == (timer > 0)
         assert seen[goal].max() == pytest.approx(0.6, abs=1e-3), "1.2 of 3 metres away"
         assert seen[lidar_columns(name, "hazards")].max() > 0.7
@@ -217,14 +217,14 @@ def test_episodes_may_begin_with_dark_buttons(name: str) -> None:
         NavigationEnv(name, button_timer_after_reset=10, time_limit=15),
     )
     first, dark = usual.reset(seed=4)[0], later.reset(seed=4)[0]
-    assert usual.timer[0] == 0 and first[buttons].any()
-    assert later.timer[0] == 10 and not dark[buttons].any()
+    assert usual.game.timer[0] == 0 and first[buttons].any()
+    assert later.game.timer[0] == 10 and not dark[buttons].any()
     np.testing.assert_array_equal(np.delete(first, np.r_[buttons]), np.delete(dark, np.r_[buttons]))
     for step in range(1, 16):
         seen = later.step(REST).observation[0]
         assert seen[buttons].any() == (10 <= step < 15), "and a new episode is dark again"
     arrange(later, goal_button=1, buttons=[(0.0, -0.25 if "Car" in name else -0.19), *FOUR[1:]])
-    later.timer[0] = 1
+    later.game.timer[0] = 1
     assert [later.step(REST).cost[0, 0] for _ in range(2)] == [0.0, 1.0]
 
 
@@ -245,7 +245,7 @@ def test_gremlins_run_clockwise_on_their_circles_and_hover(name: str, seconds: f
             data.mocap_pos[:, :2], np.tile(target, (4, 1)), rtol=0, atol=1e-12
         )
         np.testing.assert_array_equal(
-            env.objects[0, rows_of(name, "gremlins")], data.xpos[gremlins_of(env), :2]
+            env.world.objects[0, rows_of(name, "gremlins")], data.xpos[gremlins_of(env), :2]
         )
         if step >= 30:
             np.testing.assert_allclose(data.xpos[gremlins_of(env), 2], 0.2, atol=0.01)
@@ -305,7 +305,7 @@ def test_the_cost_is_one_however_many_terms_are_and_terms_come_in_the_order_aske
 
 
 class SecondRules:
-    """The task of one copy once more, from the simulator's bodies and contacts and NumPy's own random numbers."""
+    """The task of one copy once more, from MuJoCo's bodies and contacts and NumPy's numbers."""
 
     def __init__(self, env: NavigationEnv, index: int, seed: int) -> None:
         self.env, self.index, self.random = env, index, np.random.RandomState(seed)
@@ -324,7 +324,7 @@ class SecondRules:
         self.last = np.linalg.norm(self.goal - robot)
 
     def step(self) -> tuple[float, dict[str, float]]:
-        """Judge the step that was just taken: its reward, and what was touched, entered and reached."""
+        """Judge the step just taken: its reward, and what was touched, entered and reached."""
         skip_steps(self.random, 1)
         robot, touched = (
             robot_of(self.env, self.index)[0][:2],
@@ -365,7 +365,7 @@ def test_drives_are_judged_as_by_a_second_set_of_rules(name: str) -> None:
             assert result.cost[i].tolist() == [max(costs)] == [env.total_cost[i]]
             np.testing.assert_array_equal(goal_of(env, i), rule.goal)
             if rule.presses:
-                assert (env.timer[i], env.goal_button[i]) == (rule.timer, rule.button)
+                assert (env.game.timer[i], env.game.goal_button[i]) == (rule.timer, rule.button)
             for key, value in terms.items():
                 totals[key] += value
     assert min(totals.values()) > 0, f"all of it happened: {totals}"
@@ -407,5 +407,5 @@ def test_a_reward_is_at_most_ten() -> None:
     env = made(POINT_GOAL)
     for jump, reward in ((50.0, 10.0), (-50.0, -10.0)):
         arrange(env, goal=[(100.0, 0.0)])
-        env.last_distance[0] = 100.0 + jump
+        env.game.last_distance[0] = 100.0 + jump
         assert env.step(REST).reward[0] == reward

@@ -1,4 +1,4 @@
-"""Where things are put: the draws of the benchmark one by one, and the promises a placement makes."""
+"""Where things are put: the benchmark's draws one by one, and what a placement promises."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from navigation_helpers import (
     world,
 )
 
-from cspo.envs.navigation import NavigationEnv
 from cspo.envs.navigation.layout import Stream
+from cspo.envs.navigation.task import NavigationEnv
 from cspo.errors import CspoError
 
 KINDS = [POINT_GOAL, POINT_BUTTON]  # the robot makes no difference to a layout
@@ -69,11 +69,11 @@ def test_a_reset_draws_the_world_then_the_goal_and_builds_it(name: str) -> None:
         expected = places[1:].copy()
         if "Button" in name:
             button = random.choice(4)
-            assert env.goal_button[i] == button
+            assert env.game.goal_button[i] == button
             expected[rows_of(name, "goal")] = expected[rows_of(name, "buttons")][button]
         else:
             expected[0] = goal_area(random, places[0], places[1:])
-        np.testing.assert_array_equal(env.objects[i], expected)
+        np.testing.assert_array_equal(env.world.objects[i], expected)
         in_the_simulator(env, i, places, rotations)
         assert random.random_sample() == env._stream(i)._random.random_sample(), (
             "not one draw more or less"
@@ -108,20 +108,20 @@ def test_the_first_goal_is_away_from_the_robot_and_from_everything_else() -> Non
         for i in range(50):
             goal, robot = goal_of(env, i), robot_of(env, i)[0][:2]
             distances.append(np.linalg.norm(goal - robot))
-            others = np.linalg.norm(env.objects[i, 1:] - goal, axis=1)
+            others = np.linalg.norm(env.world.objects[i, 1:] - goal, axis=1)
             assert (others >= 0.305 + np.array([0.18] * 8 + [0.15])).all()
             assert (np.abs(goal) <= 1.5 - 0.305).all()
-            assert env.last_distance[i] == pytest.approx(distances[-1], abs=1e-12)
+            assert env.game.last_distance[i] == pytest.approx(distances[-1], abs=1e-12)
     assert 0.705 <= min(distances) < 0.73 and max(distances) > 2.5
 
 
 def test_the_goal_button_is_any_of_the_four_alike() -> None:
     env = NavigationEnv(POINT_BUTTON, num_envs=100)
     env.reset(seed=3)
-    counts = np.bincount(env.goal_button, minlength=4)
+    counts = np.bincount(env.game.goal_button, minlength=4)
     for _ in range(5):
         env.reset()
-        counts = counts + np.bincount(env.goal_button, minlength=4)
+        counts = counts + np.bincount(env.game.goal_button, minlength=4)
     assert counts.sum() == 600 and (np.abs(counts - 150) < 50).all()  # five standard deviations
 
 
@@ -131,7 +131,9 @@ def test_every_step_passes_over_one_random_number_before_the_next_goal(steps: in
     env.reset(seed=11)
     for _ in range(steps - 1):
         env.step(np.zeros((2, 2)))
-    env.objects[:, 0] = [robot_of(env, i)[0][:2] for i in range(2)]  # the goal comes to the robot
+    env.world.objects[:, 0] = [
+        robot_of(env, i)[0][:2] for i in range(2)
+    ]  # the goal comes to the robot
     result = env.step(np.zeros((2, 2)))
     assert env.info_terms["goal_met"].tolist() == [1.0, 1.0]
     for i in range(2):
@@ -139,10 +141,10 @@ def test_every_step_passes_over_one_random_number_before_the_next_goal(steps: in
         places, _ = world(random, POINT_GOAL)
         goal_area(random, places[0], places[1:])
         skip_steps(random, steps)
-        expected = goal_area(random, robot_of(env, i)[0][:2], env.objects[i])
+        expected = goal_area(random, robot_of(env, i)[0][:2], env.world.objects[i])
         np.testing.assert_array_equal(goal_of(env, i), expected)
         np.testing.assert_array_equal(
-            env.last_distance[i], np.sqrt(np.sum((expected - robot_of(env, i)[0][:2]) ** 2))
+            env.game.last_distance[i], np.sqrt(np.sum((expected - robot_of(env, i)[0][:2]) ** 2))
         )
     assert not result.terminated.any()
     env.reset()  # continues the stream of where it is now
@@ -163,18 +165,18 @@ def test_a_button_pressed_again_and_again_is_drawn_as_numpy_draws() -> None:
         assert env.info_terms["goal_met"][0] == 1.0
         skip_steps(random, 1)
         drawn.append(random.choice(4))
-        assert env.goal_button[0] == drawn[-1]
+        assert env.game.goal_button[0] == drawn[-1]
         np.testing.assert_array_equal(goal_of(env), [2.0 * drawn[-1], 0.0])
     assert set(drawn) == {0, 1, 2, 3}, "also the one just pressed"
 
 
 def no_room_for_a_goal(monkeypatch: pytest.MonkeyPatch, env: NavigationEnv) -> None:
     """Make the robot so broad that no goal is clear of it, until the next reset."""
-    kept, reset = env._keepouts.copy(), env._reset_one
-    env._keepouts[0] = 10.0
+    kept, reset = env.world.keepouts.copy(), env._reset_one
+    env.world.keepouts[0] = 10.0
 
     def reset_with_room(index: int) -> None:
-        env._keepouts[:] = kept
+        env.world.keepouts[:] = kept
         reset(index)
 
     monkeypatch.setattr(env, "_reset_one", reset_with_room)
@@ -190,13 +192,13 @@ def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(
         one.reset(seed=30)
         for _ in range(3):
             one.step(action)
-        one.objects[1, 0] = (
+        one.world.objects[1, 0] = (
             robot_of(one, 1)[0][:2] + 0.1
         )  # the second reaches its goal, and that in the last step
         no_room_for_a_goal(monkeypatch, one)
     robot_before = robot_of(env, 1)[0][:2]
     goal_before, elapsed = goal_of(watched, 1), watched.elapsed[1]
-    last = env.last_distance[1]
+    last = env.game.last_distance[1]
     result, theirs = env.step(action), watched.step(action)
     assert theirs.terminated.tolist() == result.terminated.tolist() == [False, True]
     assert theirs.truncated.tolist() == result.truncated.tolist() == [True, False], "never both"
@@ -214,7 +216,7 @@ def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(
     skip_steps(random, 4)
     assert try_to_place(random, 0.305, [(*robot_before, 10.0)], 10_000) is None
     places, _ = world(random, POINT_GOAL)
-    np.testing.assert_array_equal(env.objects[1, 1:], places[2:])
+    np.testing.assert_array_equal(env.world.objects[1, 1:], places[2:])
     np.testing.assert_array_equal(goal_of(env, 1), goal_area(random, places[0], places[1:]))
     np.testing.assert_array_equal(robot_of(env, 1)[0][:2], places[0])
     assert not np.array_equal(result.observation[1], result.final_observation[1])
@@ -230,7 +232,7 @@ def test_objects_that_cannot_fit_are_refused_in_words() -> None:
 def test_a_stream_continues_from_its_saved_state() -> None:
     stream, rooms = Stream(8), np.array(keepouts(POINT_BUTTON))
     stream.draw_layout(rooms)
-    stream.skip(700)  # beyond the 624 numbers the generator makes at a time
+    stream.catch_up(700)  # beyond the 624 numbers the generator makes at a time
     other = Stream()
     other.set_state(json.loads(json.dumps(stream.state())))
     for _ in range(3):
@@ -251,7 +253,7 @@ def test_recorded_resets_are_reproduced(name: str) -> None:
         np.testing.assert_allclose(observation, recorded["obs"][row], rtol=0, atol=1e-9)
         np.testing.assert_allclose(goal_of(env), recorded["goal_pos"][row, :2], rtol=0, atol=1e-14)
         np.testing.assert_allclose(
-            env.objects[0, rows_of(name, "hazards")],
+            env.world.objects[0, rows_of(name, "hazards")],
             recorded["hazards_pos"][row, :, :2],
             rtol=0,
             atol=1e-14,

@@ -1,4 +1,4 @@
-"""The lidar: the rule of the benchmark written a second time, and what must hold of any such sensor."""
+"""The lidar: the benchmark's rule written a second time, and what holds of any such sensor."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from navigation_helpers import (
 )
 from scipy.spatial.transform import Rotation
 
-from cspo.envs.navigation import NavigationEnv
 from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
+from cspo.envs.navigation.task import NavigationEnv
 
 BIN = np.deg2rad(22.5)
 
@@ -162,7 +162,7 @@ def places_in_simulator(env: NavigationEnv, kind: str, index: int) -> Array:
     if kind in ("vases", "gremlins", "buttons"):
         count = {"vases": 1}.get(kind, 4)
         return np.array([data.body(f"{kind[:-1]}{i}").xpos[:2] for i in range(count)])
-    return env.objects[index, rows_of(env.name, kind)]
+    return env.world.objects[index, rows_of(env.name, kind)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -176,7 +176,7 @@ def test_observations_hold_the_lidars_of_where_everything_is_now(name: str) -> N
             observation = env.step(driver(env, rng)).observation
         for i in range(3):
             for kind, _, _ in objects_of(name):
-                if kind == "buttons" and env.timer[i] > 0:
+                if kind == "buttons" and env.game.timer[i] > 0:
                     continue
                 expected = lidar(places_in_simulator(env, kind, i), *robot_of(env, i))
                 np.testing.assert_allclose(
@@ -187,7 +187,7 @@ def test_observations_hold_the_lidars_of_where_everything_is_now(name: str) -> N
 
 
 def test_a_car_that_leans_sees_the_floor_leaning() -> None:
-    """The ego frame is that of the robot in space, with objects on the floor, also those that are higher."""
+    """The ego frame is the robot's in space, with objects on the floor, also higher ones."""
     env = NavigationEnv(CAR_GOAL)
     env.reset(seed=0)
     arrange(env, vases=[(1.0, 0.4)], goal=[(-0.5, 0.3)], hazards=[(0.3, -0.6)])
@@ -195,7 +195,7 @@ def test_a_car_that_leans_sees_the_floor_leaning() -> None:
     data = env.physics.data[0]
     data.qpos[3:7] = np.roll(turn.as_quat(), 1)
     data.qpos[2] = 0.4
-    env.forward(0)
+    env.world.forward(0)
     observation = env._observe()[0]
     for kind, place in (("vases", (1.0, 0.4)), ("goal", (-0.5, 0.3)), ("hazards", (0.3, -0.6))):
         ego = turn.as_matrix().T @ (np.array([*place, 0.0]) - [0.0, 0.0, 0.4])

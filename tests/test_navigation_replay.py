@@ -16,7 +16,7 @@ from navigation_helpers import (
     rows_of,
 )
 
-from cspo.envs.navigation import NavigationEnv
+from cspo.envs.navigation.task import NavigationEnv
 
 TRACES = Path(__file__).parents[2] / "shared" / "reference" / "traces"
 EPISODES = 3
@@ -55,11 +55,14 @@ def replay(name: str, recorded: dict[str, Array]) -> dict[str, Array]:
         now |= {"terminated": result.terminated, "truncated": result.truncated}
         now["goal_pos_after"] = np.array([[*goal_of(env, e)] for e in range(EPISODES)])
         if "Button" in name:
-            now |= {"buttons_timer_after": env.timer, "goal_button_after": env.goal_button}
+            now |= {
+                "buttons_timer_after": env.game.timer,
+                "goal_button_after": env.game.goal_button,
+            }
         for key, value in now.items():
             kept.setdefault(key, []).append(value.copy())
     np.testing.assert_allclose(
-        env.objects[:, rows_of(name, "hazards")],
+        env.world.objects[:, rows_of(name, "hazards")],
         recorded["hazards_pos"][-1][..., :2],
         rtol=0,
         atol=1e-12,
@@ -82,7 +85,7 @@ def assert_same_events(ours: dict[str, Array], theirs: dict[str, Array]) -> None
 
 @pytest.mark.parametrize("name", [POINT_GOAL, POINT_BUTTON])
 def test_the_point_lives_its_recorded_episodes_again(name: str) -> None:
-    """Its heading trembles at its servo's limit and multiplies differences in rounding, so not all of 500 steps."""
+    """Its trembling heading multiplies differences in rounding, so not all of 500 steps."""
     theirs = episodes(name, 100)
     ours = replay(name, theirs)
     assert_same_events(ours, theirs)

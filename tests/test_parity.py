@@ -1,4 +1,4 @@
-"""The recorded transitions of Safety-Gymnasium are reproduced, and a damaged recording is noticed."""
+"""Recorded transitions of Safety-Gymnasium are reproduced, and damage is noticed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from cspo.envs.navigation.facts import TASKS as NAVIGATION_TASKS
 from cspo.envs.tools.parity import format_report, replay, replay_resets
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 TRACES = Path(__file__).parents[2] / "shared" / "reference" / "traces"
@@ -193,7 +194,7 @@ def test_a_recording_may_lack_optional_arrays_and_be_short_or_named_otherwise(tm
 
 
 def test_a_recorded_time_limit_is_reproduced(tmp_path):
-    """1000 steps of the simulator itself, recorded in the same format: only the last is truncated."""
+    """1000 steps of the simulator itself, recorded likewise: only the last is truncated."""
     name = "SafetySwimmerVelocity-v1"
     env = VelocityEnv(name, autoreset=False)
     env.reset(seed=0)

@@ -14,7 +14,8 @@ from cspo.envs import native_tasks
 from cspo.envs.native import make_native
 from cspo.envs.tools.opengl import Backend, find_backend
 from cspo.envs.tools.render import Drawable, Mark, Renderer, Scene, View
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 SIZE = (96, 72)
@@ -74,7 +75,7 @@ def changed(one: np.ndarray, other: np.ndarray) -> float:
 
 @pytest.mark.parametrize("name", ["SafetyHalfCheetahVelocity-v1", "SafetyHumanoidVelocity-v1"])
 def test_drawing_does_not_change_a_bit_of_the_physics(name: str, renderer: Renderer) -> None:
-    """The Humanoid has the most that a careless look could change: contact forces and a chained integrator."""
+    """The Humanoid has most that a look could change: contact forces, a chained integrator."""
     unseen, seen = VelocityEnv(name, 2), VelocityEnv(name, 2)
     expected = play(unseen, 12)
     watched = play(seen, 12, lambda: renderer.draw(seen.scene(1)))
@@ -162,7 +163,7 @@ from cspo.errors import CspoError
 env = VelocityEnv("SafetyHopperVelocity-v1")
 env.reset(seed=0)
 try:
-    print(Renderer(64, 64).draw(env.scene(0)).std() > 5)  # not closed: leaving must be silent all the same
+    print(Renderer(64, 64).draw(env.scene(0)).std() > 5)  # not closed: leaving is silent
 except CspoError as fault:
     print(f"CspoError: {fault}")
 """
@@ -185,7 +186,7 @@ def draw_with(**variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one way to draw")
 def test_backends_are_tried_in_turn(renderer: Renderer) -> None:
-    """An EGL that cannot work is passed over for OSMesa; where that is missing too, the message says what to do."""
+    """A broken EGL is passed over for OSMesa; if that is missing too, the message says so."""
     ended = draw_with(MUJOCO_EGL_DEVICE_ID="99")
     assert ended.returncode == 0 and ended.stderr == ""
     if ended.stdout != "True\n":

@@ -1,4 +1,4 @@
-"""The five velocity tasks: formulas, draws, episodes, and the same bits from every way of stepping."""
+"""The five velocity tasks: formulas, draws, episodes, and equal bits however stepped."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import gymnasium
 import numpy as np
 import pytest
 
+from cspo.envs.physics.plain import Recipe
 from cspo.envs.physics.step import Physics
 from cspo.envs.tasks import native_tasks
 from cspo.envs.tools.bench import bench_env
-from cspo.envs.velocity.task import TASKS, VelocityEnv
+from cspo.envs.velocity.facts import TASKS
+from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 NAMES = list(TASKS)
-FACTS = {  # transcribed by hand: speed limit, planar, forward, alive, control weight, seconds per step
+# Transcribed by hand: speed limit, planar, forward, alive, control weight, seconds per step.
+FACTS = {
     "SafetyAntVelocity-v1": (2.6222, True, 1.0, 1.0, 0.5, 0.05),
     "SafetyHumanoidVelocity-v1": (1.4149, True, 1.25, 5.0, 0.1, 0.015),
     "SafetyHalfCheetahVelocity-v1": (3.2096, False, 1.0, 0.0, 0.1, 0.05),
@@ -189,7 +192,7 @@ def test_the_limits_of_health_are_inclusive_for_the_ant_only():
         state = np.zeros((len(values), 2 * nq))
         state[:, 1] = 1.0  # the Hopper's height
         state[:, place] = values
-        return TASKS[name].healthy(state).tolist()
+        return TASKS[name].robot.healthy(state).tolist()
 
     nan, inf = np.nan, np.inf
     ant = healthy("SafetyAntVelocity-v1", 15, 2, [0.199, 0.2, 1.0, 1.001, nan, inf])
@@ -300,7 +303,7 @@ def test_wrong_shapes_and_names_are_said_in_words():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reset_leaves_nothing_of_the_episode_before(name):
-    """A reset does not clear all of MjData: what it leaves must not show, in the first observation or later."""
+    """A reset does not clear all of MjData: what it leaves must not show, then or later."""
     used = VelocityEnv(
         name, num_envs=2, autoreset=False
     )  # ends lying on the ground, with contact forces
@@ -316,7 +319,7 @@ def test_a_reset_leaves_nothing_of_the_episode_before(name):
 
 
 def test_helpers_that_went_to_sleep_miss_no_step():
-    """Pauses around the helpers' patience: awake, falling asleep and asleep must all give complete steps."""
+    """Awake, falling asleep or asleep, helpers must give complete steps."""
     model = VelocityEnv("SafetySwimmerVelocity-v1").model
     physics = Physics(model, num_envs=3, threads=3, stepper="compiled")
     controls, pauses = np.zeros((3, 2)), np.random.default_rng(0).uniform(0.0, 2e-3, 500)
@@ -366,7 +369,7 @@ def test_helper_threads_end_with_their_simulators(stepper):
 @pytest.mark.parametrize("stepper", ["python", "compiled"])
 def test_a_step_returns_only_when_every_thread_is_done(stepper):
     model = VelocityEnv("SafetyHalfCheetahVelocity-v1").model
-    physics = Physics(model, num_envs=2, threads=2, frame_skip=400, stepper=stepper)
+    physics = Physics(model, num_envs=2, threads=2, recipe=Recipe(400), stepper=stepper)
     for step in range(1, 6):  # long enough for the helper to wake up and take one of the two
         rows = physics.step(np.full((2, 6), 0.1)).copy()
         np.testing.assert_allclose([data.time for data in physics.data], 4.0 * step)
@@ -398,7 +401,7 @@ def test_an_error_in_a_helper_thread_surfaces():
 
 
 def test_the_compiled_stepper_says_when_it_is_impossible(monkeypatch):
-    monkeypatch.setattr("cspo.envs.physics.step.addresses", lambda: None)
+    monkeypatch.setattr("cspo.envs.physics.compiled.addresses", lambda: None)
     assert VelocityEnv("SafetySwimmerVelocity-v1").physics.stepper == "python"
     with pytest.raises(CspoError, match="compiled stepper needs the MuJoCo library"):
         VelocityEnv("SafetySwimmerVelocity-v1", stepper="compiled")

@@ -39,14 +39,12 @@ def tasks(arguments: Sequence[str]) -> int:
         return 0
     width = max(len(row.name) for row in rows)
     terms = max(len(",".join(row.cost_terms)) for row in rows)
-    print(
-        f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}  {'cost terms':<{terms}}  description"
-    )
+    head = f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}"
+    print(f"{head}  {'cost terms':<{terms}}  description")
     for row in rows:
-        print(
-            f"{row.name:<{width}}  {row.family:<10}  {row.observation_size:>4} {row.action_size:>4}  "
-            f"{row.cost_limit:>5g}  {','.join(row.cost_terms):<{terms}}  {row.description}"
-        )
+        sizes = f"{row.observation_size:>4} {row.action_size:>4}  {row.cost_limit:>5g}"
+        what = f"{','.join(row.cost_terms):<{terms}}  {row.description}"
+        print(f"{row.name:<{width}}  {row.family:<10}  {sizes}  {what}")
     return 0
 
 

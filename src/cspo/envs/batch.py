@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,9 +20,7 @@ class StepResult(NamedTuple):
     The arrays belong to the environment and are overwritten by its next call: copy what you keep.
     """
 
-    observation: (
-        FloatArray  # (N, D) the next observation; a finished environment shows its new episode
-    )
+    observation: FloatArray  # (N, D) the next one; a finished environment shows its new episode
     reward: FloatArray  # (N,)
     cost: FloatArray  # (N, K)
     terminated: BoolArray  # (N,) the task ended the episode
@@ -58,7 +57,7 @@ class BatchEnv(Protocol):
     time_limit: int | None  # steps after which an episode is truncated, where known
 
     def reset(self, seed: int | None = None) -> FloatArray:
-        """Start N new episodes; environment i is seeded with `seed + i`, or continues its stream if None.
+        """Start N new episodes; environment i is seeded with `seed + i`, or goes on if None.
 
         Returns:
             The first observations, shape (N, D).
@@ -66,7 +65,7 @@ class BatchEnv(Protocol):
         ...
 
     def step(self, actions: FloatArray) -> StepResult:
-        """Advance every environment by one step with `actions` of shape (N, A) in environment units."""
+        """Advance every environment by one step with `actions` (N, A) in environment units."""
         ...
 
     def random_state(self) -> dict[str, Any]:
@@ -82,59 +81,42 @@ class BatchEnv(Protocol):
         ...
 
 
-class NativeEnv(BatchEnv, Protocol):
-    """What the tasks simulated by this package offer beyond a `BatchEnv`."""
-
-    info_terms: dict[str, FloatArray]  # named facts of the last step, (N,) each
-    total_cost: (
-        FloatArray  # (N,) 0 or 1: the cost of the last step, whichever of its terms are constrained
-    )
-
-    def seed_one(self, index: int, seed: int | None) -> None:
-        """Start the random stream of one copy anew; None leaves it as it is."""
-        ...
-
-    def scene(self, index: int = 0) -> Any:
-        """Return what there is to see of one copy, for a `Renderer`."""
-        ...
-
-
 def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return `actions` as a float64 array, or refuse them if their shape is wrong or a value is not finite.
+    """Return `actions` as a float64 array, or refuse them by their shape or a value not finite.
 
     A simulator would go on with a NaN for the rest of the episode, and some steps later blame
     something else.
     """
+    taken = f"{name} takes actions of shape {shape}"
     try:
         array = np.asarray(actions, np.float64)
     except (TypeError, ValueError):
-        raise CspoError(
-            f"{name} takes actions of shape {shape}, and these are not an array of numbers."
-        ) from None
+        raise CspoError(f"{taken}, and these are not an array of numbers.") from None
     if array.shape != shape:
-        raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
+        raise CspoError(f"{taken}, not {array.shape}.")
     if not np.isfinite(array).all():
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
-        raise CspoError(
-            f"{name} was given an action that is not finite (NaN or infinity), for copy {copy}."
-        )
+        given = "an action that is not finite (NaN or infinity)"
+        raise CspoError(f"{name} was given {given}, for copy {copy}.")
     return array
 
 
-SEEDS = (
-    2**32
-)  # NumPy's legacy generator, which the navigation tasks draw from, takes seeds below this
+# NumPy's legacy generator, which the navigation tasks draw from, takes seeds below this.
+SEEDS = 2**32
 
 
 def check_seed(name: str, seed: int | None, copies: int = 1) -> None:
-    """Refuse a seed that the random streams of `copies` copies, from `seed` on, cannot begin with."""
+    """Refuse a seed that the random streams of `copies` copies, from it on, cannot begin with."""
     if seed is None:
         return
-    if (
-        isinstance(seed, bool)
-        or not isinstance(seed, int | np.integer)
-        or not 0 <= seed <= SEEDS - copies
-    ):
-        raise CspoError(
-            f"a seed of {name} is a whole number from 0 to {SEEDS - copies}, not {seed!r}."
-        )
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= seed <= SEEDS - copies:
+        allowed = f"a whole number from 0 to {SEEDS - copies}"
+        raise CspoError(f"a seed of {name} is {allowed}, not {seed!r}.")
+
+
+def check_copies(saved: Sequence[Any], num_envs: int) -> Sequence[Any]:
+    """Return the saved random states, or refuse those of another number of environments."""
+    if len(saved) != num_envs:
+        raise CspoError(f"the saved random state is of {len(saved)} environments, not {num_envs}.")
+    return saved

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from cspo.envs import gym_batch
 from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
@@ -42,23 +44,22 @@ def check_env(
     if isinstance(env, str) and (name := native_name(env)) is not None:
         check_native(name, cost_terms, env_options or {})
         env, cost_terms = NAMESPACE + name, ()
-    made, one = _one_environment(env, env_options or {})
+    if is_batch_env(env):
+        raise CspoError(
+            "check_env tries single environments: pass the environment, its name or a factory."
+        )
+    one = env if is_environment(env) else factory_of(env, env_options or {})()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same faults, said less plainly
             return _Trial(one, cost_fn, cost_terms).run()
     finally:
-        if made:
+        if one is not env:
             one.close()
 
 
-def _one_environment(env: Any, options: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return (whether it was made here, a single environment)."""
-    if is_batch_env(env):
-        raise CspoError(
-            "check_env tries single environments: pass the environment, its name or a factory."
-        )
-    return (False, env) if is_environment(env) else (True, factory_of(env, options)())
+class _TrialOver(Exception):
+    """What was found makes no sense of looking further."""
 
 
 class _Trial:
@@ -72,17 +73,11 @@ class _Trial:
 
     def run(self) -> list[str]:
         """Run every check that makes sense after the ones before it."""
-        self._check_spaces()
-        if self.problems:
-            return self.problems
-        self._check_action_range()
-        self.generator = np.random.default_rng(0)
-        first = self._reset(seed=1)
-        if first is None:
-            return self.problems
-        self._check_observation(first, "reset()")
-        self._check_reproducible()
-        self._check_steps()
+        with contextlib.suppress(_TrialOver):
+            self._check_spaces()
+            self._check_observation(self._reset(seed=1), "reset()")
+            self._check_reproducible()
+            self._check_steps()
         return self.problems
 
     def say(self, problem: str) -> None:
@@ -90,44 +85,40 @@ class _Trial:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _check_spaces(self) -> None:
-        from cspo.envs.gym_batch import space_problem
+    def stop(self, problem: str) -> NoReturn:
+        """Add a problem, and look no further."""
+        self.say(problem)
+        raise _TrialOver
 
+    def _check_spaces(self) -> None:
         for what in ("observation", "action"):
-            problem = space_problem(getattr(self.env, f"{what}_space", None), what)
+            problem = gym_batch.space_problem(getattr(self.env, f"{what}_space", None), what)
             if problem is not None:
                 self.say(f"{problem[0].upper()}{problem[1:]}.")
-
-    def _check_action_range(self) -> None:
-        space = self.env.action_space
-        if not (space.low < space.high).all():
+        if self.problems:
+            raise _TrialOver
+        if not (self.env.action_space.low < self.env.action_space.high).all():
             self.say("The range of its actions is empty: action_space.low must be below high.")
 
     def _reset(self, seed: int | None) -> Any:
-        """Return the first observation, or None after saying why there is none."""
+        """Return the first observation of an episode."""
         try:
             answer = self.env.reset(seed=seed) if seed is not None else self.env.reset()
         except Exception as fault:
             hint = ": it must accept reset(seed=...)" if isinstance(fault, TypeError) else ""
-            self.say(f"reset() raised {type(fault).__name__}: {fault}{hint}")
-            return None
+            self.stop(f"reset() raised {type(fault).__name__}: {fault}{hint}")
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[1], dict):
-            self.say("reset() must return (observation, info), with info a dict.")
-            return None
+            self.stop("reset() must return (observation, info), with info a dict.")
         return answer[0]
 
     def _check_observation(self, observation: Any, where: str) -> None:
-        space = self.env.observation_space
-        array = np.asarray(observation)
+        space, array = self.env.observation_space, np.asarray(observation)
+        gave, says = f"{where} gave an observation of", "; observation_space says"
         if array.shape != space.shape:
-            self.say(
-                f"{where} gave an observation of shape {array.shape}; observation_space says {space.shape}."
-            )
+            self.say(f"{gave} shape {array.shape}{says} {space.shape}.")
             return
         if array.dtype != space.dtype:
-            self.say(
-                f"{where} gave an observation of dtype {array.dtype}; observation_space says {space.dtype}."
-            )
+            self.say(f"{gave} dtype {array.dtype}{says} {space.dtype}.")
         if not np.isfinite(array.astype(np.float64)).all():
             self.say(f"{where} gave a non-finite observation (NaN or infinity).")
         elif (array < space.low).any() or (array > space.high).any():
@@ -139,95 +130,74 @@ class _Trial:
         return generator.uniform(low, np.maximum(low, high)).astype(space.dtype)
 
     def _check_reproducible(self) -> None:
-        """Reset twice with one seed and take the same three steps: everything must come out equal."""
-        runs = []
-        for _ in range(2):
-            generator = np.random.default_rng(5)
-            observations = [self._reset(seed=7)]
-            for _ in range(3):
-                try:
-                    answer = self.env.step(self._action(generator))
-                except Exception:
-                    break  # said by the longer trial
-                if (
-                    not isinstance(answer, tuple)
-                    or len(answer) not in (5, 6)
-                    or answer[-3]
-                    or answer[-2]
-                ):
-                    break
-                observations.append(answer[0])
-            runs.append(
-                [None if one is None else np.array(one, np.float64) for one in observations]
+        """Reset twice with one seed and take the same steps: everything must come out equal."""
+        first, second = self._short_run(), self._short_run()
+        same = [np.array_equal(*pair, equal_nan=True) for pair in zip(first, second, strict=False)]
+        if len(first) != len(second) or not all(same):
+            self.say(
+                "reset(seed=...) is not reproducible: the same seed and actions gave other "
+                "observations. Draw random numbers from self.np_random only, after "
+                "super().reset(seed=seed)."
             )
-        first, second = runs
-        if len(first) == len(second) and all(
-            (a is None and b is None)
-            or (a is not None and b is not None and np.array_equal(a, b, equal_nan=True))
-            for a, b in zip(first, second, strict=True)
-        ):
-            return
-        self.say(
-            "reset(seed=...) is not reproducible: the same seed and actions gave other observations. Draw "
-            "random numbers from self.np_random only, after super().reset(seed=seed)."
-        )
+
+    def _short_run(self) -> list[Any]:
+        """Return the observations of a reset and up to three steps, always the same ones."""
+        generator, observations = np.random.default_rng(5), [self._reset(seed=7)]
+        for _ in range(3):
+            try:
+                answer = self.env.step(self._action(generator))
+                observation, _, _, terminated, truncated, _ = gym_batch.split_step(answer, "")
+            except Exception:
+                break  # said by the longer trial
+            if terminated or truncated:
+                break
+            observations.append(observation)
+        return [np.array(one, np.float64) for one in observations]
 
     def _check_steps(self) -> None:
         """Take random steps and look at everything that comes back."""
-        observation = self._reset(seed=2)
+        generator, observation = np.random.default_rng(0), self._reset(seed=2)
         deadline = time.perf_counter() + TRIAL_SECONDS
         episodes = 0
         for _ in range(TRIAL_STEPS):
-            outcome = self._step(observation)
-            if outcome is None:
-                return
-            observation, ended = outcome
+            observation, ended = self._step(observation, self._action(generator))
             if ended:
                 episodes += 1
                 observation = self._reset(seed=None)
-                if observation is None:
-                    return
                 self._check_observation(observation, "reset()")
             if time.perf_counter() > deadline:
                 break
-        self._check_time_limit(episodes)
+        if gym_batch.time_limit_of(self.env) is None and episodes == 0:
+            self.say(
+                "It has no time limit, and no episode ended in the trial: wrap it in "
+                "gymnasium.wrappers.TimeLimit, or register it with max_episode_steps."
+            )
 
-    def _step(self, before: Any) -> tuple[Any, bool] | None:
-        """Take one step; return (observation, whether the episode ended), or None where a trial ends."""
-        from cspo.envs.gym_batch import split_step
-
-        action = self._action(self.generator)
+    def _step(self, before: Any, action: Any) -> tuple[Any, bool]:
+        """Take one step; return the observation and whether the episode ended."""
         before = np.array(before)
         try:
             answer = self.env.step(action)
         except Exception as fault:
-            self.say(f"step() raised {type(fault).__name__}: {fault}")
-            return None
+            self.stop(f"step() raised {type(fault).__name__}: {fault}")
         try:
-            observation, reward, cost, terminated, truncated, info = split_step(
-                answer, "the environment"
-            )
+            split = gym_batch.split_step(answer, "the environment")
         except CspoError as fault:
-            self.say(str(fault))
-            return None
+            self.stop(str(fault))
+        observation, reward, cost, terminated, truncated, info = split
         if self.num_values not in (None, len(answer)):
-            self.say(
-                "step() sometimes returns five values and sometimes six: return the same number always."
-            )
+            both = "sometimes returns five values and sometimes six"
+            self.say(f"step() {both}: return the same number always.")
         self.num_values = len(answer)
         self._check_observation(observation, "step()")
-        self._check_reward(reward)
-        self._check_flags(terminated, truncated, info)
-        if not self._check_cost(cost, answer, before, action):
-            return None
-        return observation, bool(terminated) or bool(truncated)
-
-    def _check_reward(self, reward: Any) -> None:
         value = _numbers(reward)
         if value is None or value.size != 1:
             self.say(f"The reward must be one number, not {reward!r}.")
         elif not np.isfinite(value).all():
             self.say("The reward was not finite (NaN or infinity).")
+        self._check_flags(terminated, truncated, info)
+        self._check_cost(cost, answer, before, action)
+        return observation, bool(terminated) or bool(truncated)
 
     def _check_flags(self, terminated: Any, truncated: Any, info: Any) -> None:
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
@@ -236,66 +206,43 @@ class _Trial:
         if not isinstance(info, dict):
             self.say(f"info must be a dict, not {type(info).__name__}.")
 
-    def _check_cost(self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any) -> bool:
-        """Check the cost of one step; return False where there is none, so that it is said only once."""
-        from cspo.envs.gym_batch import named_costs
-
+    def _check_cost(self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any) -> None:
         info = answer[-1] if isinstance(answer[-1], dict) else {}
         if self.cost_terms:
             try:
-                cost = named_costs(info, self.cost_terms, "It")
+                cost = gym_batch.named_costs(info, self.cost_terms, "It")
             except CspoError as fault:
-                self.say(str(fault))
-                return False
+                self.stop(str(fault))
         elif self.cost_fn is not None:
             try:
                 cost = self.cost_fn(before, action, answer[0], info)
             except Exception as fault:
-                self.say(f"cost_fn raised {type(fault).__name__}: {fault}")
-                return False
+                self.stop(f"cost_fn raised {type(fault).__name__}: {fault}")
         elif len(answer) == 6 and "cost" in info and not np.array_equal(info["cost"], cost):
             self.say("step() gives two different costs, as its third value and in info['cost'].")
         if cost is None:
-            sometimes = " in some steps" if self.num_costs is not None else ""
-            self.say(
-                f"It gives no cost{sometimes}: return info['cost'] in every step, or pass cost_fn=..."
-            )
-            return False
+            where = " in some steps" if self.num_costs is not None else ""
+            advice = "return info['cost'] in every step, or pass cost_fn=..."
+            self.stop(f"It gives no cost{where}: {advice}")
         values = _numbers(cost)
         if values is None:
-            self.say(f"The cost must be a number or a sequence of numbers, not {cost!r}.")
-            return False
+            self.stop(f"The cost must be a number or a sequence of numbers, not {cost!r}.")
         self._check_cost_values(values)
-        return True
 
     def _check_cost_values(self, values: Any) -> None:
-        from cspo.envs.gym_batch import names_of_costs
-
         if self.num_costs not in (None, values.size):
-            self.say(
-                f"The number of costs changes: {self.num_costs} in one step and {values.size} in another."
-            )
+            counts = f"{self.num_costs} in one step and {values.size} in another"
+            self.say(f"The number of costs changes: {counts}.")
         self.num_costs = values.size
-        names = None if self.cost_terms else names_of_costs(self.env)
+        names = None if self.cost_terms else gym_batch.names_of_costs(self.env)
         if names is not None and len(names) != values.size:
-            self.say(
-                f"It declares {len(names)} costs ({', '.join(names)}) and gives {values.size}."
-            )
+            declared = f"{len(names)} costs ({', '.join(names)})"
+            self.say(f"It declares {declared} and gives {values.size}.")
         if not np.isfinite(values).all():
             self.say("The cost was not finite (NaN or infinity).")
         elif (values < 0).any():
-            self.say(
-                "The cost was negative: a cost is 0 where nothing is wrong and positive otherwise."
-            )
-
-    def _check_time_limit(self, episodes: int) -> None:
-        from cspo.envs.gym_batch import time_limit_of
-
-        if time_limit_of(self.env) is None and episodes == 0:
-            self.say(
-                "It has no time limit, and no episode ended in the trial: wrap it in "
-                "gymnasium.wrappers.TimeLimit, or register it with max_episode_steps."
-            )
+            meant = "a cost is 0 where nothing is wrong and positive otherwise"
+            self.say(f"The cost was negative: {meant}.")
 
 
 def _numbers(value: Any) -> Any:

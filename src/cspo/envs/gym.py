@@ -1,9 +1,9 @@
-"""Both directions between this package and Gymnasium.
+"""The native tasks as Gymnasium environments, one or many at a time.
 
-`GymBatchEnv` makes any Gymnasium environment a `BatchEnv`. The other way, `import cspo` registers
-the native tasks (`registration.py`), so that `gymnasium.make("cspo/SafetyHopperVelocity-v1")` and
-`gymnasium.make_vec(...)` know them; `gymnasium.make("cspo:cspo/SafetyHopperVelocity-v1")` imports
-the package by itself.
+`import cspo` registers them (`registration.py`), so that
+`gymnasium.make("cspo/SafetyHopperVelocity-v1")` and `gymnasium.make_vec(...)` know them;
+`gymnasium.make("cspo:cspo/SafetyHopperVelocity-v1")` imports the package by itself. The other way,
+`gym_batch.py` makes any Gymnasium environment a `BatchEnv`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,54 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from cspo.envs.batch import NativeEnv
-from cspo.envs.gym_batch import CostFunction, GymBatchEnv
 from cspo.envs.native import check_native, make_native
-from cspo.envs.tasks import task_row
+from cspo.envs.tools.render import Picture, Renderer
 from cspo.errors import CspoError
 
 if TYPE_CHECKING:
-    from cspo.envs.tools.render import Picture, Renderer
-
-__all__ = ["CostFunction", "GymBatchEnv", "SafetyTaskEnv", "SafetyVectorEnv"]
+    from cspo.envs.physics.simulated import SimulatedEnv
 
 RENDER_MODES = ["rgb_array"]
 
 
-class SafetyTaskEnv(gymnasium.Env[Any, Any]):
+class _NativeTask:
+    """What both kinds of environment are made of: simulators, and a renderer where asked for."""
+
+    metadata: dict[str, Any]
+
+    def _take(
+        self, batch: SimulatedEnv, render_mode: str | None, width: int, height: int, camera: str
+    ) -> None:
+        """Take the simulators; OpenGL is opened by the first picture."""
+        if render_mode not in (None, *RENDER_MODES):
+            raise CspoError(f'render_mode must be None or "rgb_array", not {render_mode!r}.')
+        self._batch, self.cost_names = batch, batch.cost_names
+        self.render_mode = render_mode
+        self.metadata = self.metadata | {"render_fps": round(1.0 / batch.row.step_seconds)}
+        self._size, self._camera = (width, height), camera
+        self._renderer: Renderer | None = None
+
+    def _terms(self) -> dict[str, Any]:
+        """Return what `info` tells of the last step, (N,) each."""
+        return {"cost": self._batch.total_cost, **self._batch.info_terms}
+
+    def _draw(self) -> tuple[Picture, ...] | None:
+        """Return a picture of every copy, or None without a `render_mode`."""
+        if self.render_mode is None:
+            return None
+        if self._renderer is None:
+            self._renderer = Renderer(*self._size)
+        scenes = (self._batch.scene(i) for i in range(self._batch.num_envs))
+        return tuple(self._renderer.draw(scene, self._camera) for scene in scenes)
+
+    def _release(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+        self._batch.close()
+
+
+class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
     """One native task as a Gymnasium environment: five values per step, the cost in `info["cost"]`.
 
     Resets draw the same random numbers as Safety-Gymnasium; the time limit is Gymnasium's
@@ -46,7 +79,7 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
         **options: Options of the task, such as `button_timer_after_reset`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": RENDER_MODES}  # noqa: RUF012  (as Gymnasium declares it)
+    metadata: dict[str, Any] = {"render_modes": RENDER_MODES}  # noqa: RUF012 (Gymnasium's way)
 
     def __init__(
         self,
@@ -59,12 +92,9 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
     ) -> None:
         """Create the simulator."""
         check_native(task, (), options)
-        self._batch = make_native(task, autoreset=False, **({"time_limit": None} | options))
-        self._painter = _Painter(render_mode, width, height, camera)
-        self.render_mode = render_mode
-        self.metadata = self.metadata | {"render_fps": _frames_per_second(task)}
-        self.cost_names = self._batch.cost_names
-        self.observation_space, self.action_space = _spaces(self._batch)
+        batch = make_native(task, autoreset=False, **({"time_limit": None} | options))
+        self._take(batch, render_mode, width, height, camera)
+        self.observation_space, self.action_space = _spaces(batch)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -75,15 +105,15 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
         return self._batch.reset()[0].copy(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Advance by one step; `info` holds `cost` and what else the task tells, such as `x_velocity`."""
+        """Advance by one step; `info` holds `cost` and what else is told, such as `x_velocity`."""
         result = self._batch.step(np.asarray(action)[None])
-        info = {name: float(value[0]) for name, value in _terms(self._batch).items()}
+        info = {name: float(value[0]) for name, value in self._terms().items()}
         ended = bool(result.terminated[0]), bool(result.truncated[0])
         return result.observation[0].copy(), float(result.reward[0]), *ended, info
 
     def render(self) -> Picture | None:  # type: ignore[override]
-        """Return a picture of the present state, (height, width, 3), or None without a `render_mode`."""
-        pictures = self._painter.draw(self._batch)
+        """Return a picture of now, (height, width, 3), or None without a `render_mode`."""
+        pictures = self._draw()
         return None if pictures is None else pictures[0]
 
     def random_state(self) -> dict[str, Any]:
@@ -96,11 +126,10 @@ class SafetyTaskEnv(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         """Release the simulator."""
-        self._painter.close()
-        self._batch.close()
+        self._release()
 
 
-class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
+class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
     """N copies of a native task as a Gymnasium vector environment with same-step automatic reset.
 
     `info` holds `cost` and what else the task tells of every copy for the step just taken, (N,)
@@ -137,14 +166,11 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> None:
         """Create the simulators."""
         check_native(task, (), options)
-        self._batch = make_native(
-            task, num_envs, threads, **({"time_limit": max_episode_steps} | options)
-        )
-        self._painter = _Painter(render_mode, width, height, camera)
-        self.num_envs, self.render_mode = num_envs, render_mode
-        self.metadata = self.metadata | {"render_fps": _frames_per_second(task)}
-        self.cost_names = self._batch.cost_names
-        self.single_observation_space, self.single_action_space = _spaces(self._batch)
+        options = {"time_limit": max_episode_steps} | options
+        batch = make_native(task, num_envs, threads, **options)
+        self._take(batch, render_mode, width, height, camera)
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = _spaces(batch)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
@@ -167,7 +193,7 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Advance every copy by one step; a copy whose episode ended already shows its next one."""
         result = self._batch.step(actions)
-        terms = _terms(self._batch)
+        terms = self._terms()
         info = _masked(terms, np.ones(self.num_envs, np.bool_))
         ended = result.terminated | result.truncated
         if ended.any():
@@ -182,58 +208,22 @@ class SafetyVectorEnv(VectorEnv[Any, Any, Any]):
 
     def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
         """Return a picture of every copy, or None without a `render_mode`."""
-        return self._painter.draw(self._batch)
+        return self._draw()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the simulators."""
-        self._painter.close()
-        self._batch.close()
-
-
-class _Painter:
-    """Draws environments where a `render_mode` asks for it; OpenGL is opened by the first picture."""
-
-    def __init__(self, render_mode: str | None, width: int, height: int, camera: str) -> None:
-        if render_mode not in (None, *RENDER_MODES):
-            raise CspoError(f'render_mode must be None or "rgb_array", not {render_mode!r}.')
-        self._mode, self._size, self._camera = render_mode, (width, height), camera
-        self._renderer: Renderer | None = None
-
-    def draw(self, batch: NativeEnv) -> tuple[Picture, ...] | None:
-        if self._mode is None:
-            return None
-        if self._renderer is None:
-            from cspo.envs.tools.render import Renderer
-
-            self._renderer = Renderer(*self._size)
-        return tuple(
-            self._renderer.draw(batch.scene(i), self._camera) for i in range(batch.num_envs)
-        )
-
-    def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
-
-
-def _terms(batch: NativeEnv) -> dict[str, Any]:
-    """Return what `info` tells of the last step, (N,) each."""
-    return {"cost": batch.total_cost, **batch.info_terms}
-
-
-def _frames_per_second(task: str) -> int:
-    return round(1.0 / task_row(task).step_seconds)
+        self._release()
 
 
 def _masked(terms: dict[str, Any], mask: Any) -> dict[str, Any]:
-    """Return Gymnasium's form of batched infos: each array, zero where it does not apply, and its mask."""
+    """Return batched infos in Gymnasium's form: arrays, zero where they do not apply, and masks."""
     info: dict[str, Any] = {}
     for name, values in terms.items():
         info[name], info[f"_{name}"] = np.where(mask, values, 0.0), mask.copy()
     return info
 
 
-def _spaces(batch: NativeEnv) -> tuple[Box, Box]:
+def _spaces(batch: SimulatedEnv) -> tuple[Box, Box]:
     """Return the observation and action space of one copy, typed as Safety-Gymnasium types them."""
     observation = Box(-np.inf, np.inf, (batch.observation_size,), np.float64)
     low, high = batch.action_low.astype(np.float32), batch.action_high.astype(np.float32)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium.spaces import Box
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions
+from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions, check_copies
 from cspo.errors import CspoError, EnvironmentFault, nearest
 
-CostFunction = Callable[
-    [Any, Any, Any, dict[str, Any]], Any
-]  # (observation, action, next observation, info)
+# (observation, action, next observation, info) -> cost
+CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
 
 
 class GymBatchEnv(BatchEnv):
@@ -52,11 +51,9 @@ class GymBatchEnv(BatchEnv):
     ) -> None:
         """Make or take the environments and learn their sizes."""
         self.owns = callable(environments)
-        self.envs = (
-            [environments() for _ in range(num_envs)]
-            if callable(environments)
-            else list(environments)
-        )
+        if callable(environments):
+            environments = [environments() for _ in range(num_envs)]
+        self.envs = list(environments)
         self.name = name or name_of(self.envs[0])
         self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
         self.cost_terms = tuple(cost_terms)
@@ -69,9 +66,8 @@ class GymBatchEnv(BatchEnv):
     def _learn_sizes(self) -> None:
         num_envs = self.num_envs
         if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
-            raise CspoError(
-                f"{num_envs} different environments of {self.name} are needed: make a new one each time."
-            )
+            needed = f"{num_envs} different environments of {self.name} are needed"
+            raise CspoError(f"{needed}: make a new one each time.")
         self._observation_space, self._action_space = _box_spaces(self.envs[0], self.name)
         self.observation_size = int(np.prod(self._observation_space.shape))
         self.action_size = int(np.prod(self._action_space.shape))
@@ -86,14 +82,14 @@ class GymBatchEnv(BatchEnv):
         self._result = StepResult.zeros(num_envs, self.observation_size, len(self.cost_names))
 
     def reset(self, seed: int | None = None) -> FloatArray:
-        """Start N episodes; environment i is seeded with `seed + i`, or continues its stream if None."""
+        """Start N episodes; environment i is seeded with `seed + i`, or goes on if None."""
         for i in range(self.num_envs):
             self._reset_one(i, None if seed is None else int(seed) + i)
         self._demand_finite(self._result.observation, "a non-finite observation at reset")
         return self._result.observation
 
     def step(self, actions: FloatArray) -> StepResult:
-        """Step every environment with its row of `actions` (N, A), and reset those whose episode ended."""
+        """Step every environment with its row of `actions` (N, A), and reset those that ended."""
         result = self._result
         actions = check_actions(self.name, actions, (self.num_envs, self.action_size))
         if self.clip_actions:
@@ -103,9 +99,7 @@ class GymBatchEnv(BatchEnv):
             cost, reward, terminated, truncated = self._step_one(i, actions[i])
             if cost.size != result.cost.shape[1]:
                 expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
-                raise EnvironmentFault(
-                    f"the environment {self.name} gave {cost.size} costs instead of {expected}."
-                )
+                self._fault(f"gave {cost.size} costs instead of {expected}.")
             result.cost[i] = cost
             result.reward[i] = reward
             result.terminated[i] = terminated
@@ -127,11 +121,7 @@ class GymBatchEnv(BatchEnv):
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned; an environment saved as null is left alone."""
-        saved = state["generators"]
-        if len(saved) != self.num_envs:
-            raise CspoError(
-                f"the saved random state is of {len(saved)} environments, not {self.num_envs}."
-            )
+        saved = check_copies(state["generators"], self.num_envs)
         for env, one in zip(self.envs, saved, strict=True):
             if one is not None:
                 _set_random_state(env, one)
@@ -150,7 +140,7 @@ class GymBatchEnv(BatchEnv):
         self._keep(index, answer[0])
 
     def _step_one(self, index: int, action: FloatArray) -> tuple[FloatArray, float, bool, bool]:
-        """Step one environment; its observation goes into the result, its cost comes back as a vector."""
+        """Step one environment; its observation goes into the result, its cost (K,) comes back."""
         space = self._action_space
         shaped = action.astype(space.dtype).reshape(space.shape)
         before = self._raw[index]
@@ -166,35 +156,28 @@ class GymBatchEnv(BatchEnv):
                 "cost_fn=function(observation, action, next_observation, info)."
             )
         self._keep(index, observation)
-        return (
-            np.asarray(cost, np.float64).reshape(-1),
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-        )
+        costs: FloatArray = np.asarray(cost, np.float64).reshape(-1)
+        return costs, float(reward), bool(terminated), bool(truncated)
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
         flat = np.asarray(observation, np.float64).reshape(-1)
         if flat.size != self.observation_size:
-            raise EnvironmentFault(
-                f"the environment {self.name} gave an observation of {flat.size} numbers; its "
-                f"observation_space says {self.observation_size}."
-            )
+            declared = f"its observation_space says {self.observation_size}"
+            self._fault(f"gave an observation of {flat.size} numbers; {declared}.")
         self._result.observation[index] = flat
         if self.cost_fn is not None:
             # A copy: environments may reuse their observation array.
             self._raw[index] = np.array(observation)
 
     def _probe_costs(self) -> tuple[str, ...]:
-        """Find the number of costs by one reset and one step, leaving the random generator as it was."""
+        """Find the number of costs by one reset and one step; the random generator is put back."""
         env = self.envs[0]
         base = getattr(env, "unwrapped", env)
         saved = _random_state(env)
         self._reset_one(0, 0)
-        count = self._step_one(
-            0, np.clip(np.zeros(self.action_size), self.action_low, self.action_high)
-        )[0].size
+        action = np.clip(np.zeros(self.action_size), self.action_low, self.action_high)
+        count = self._step_one(0, action)[0].size
         if saved is not None:
             _set_random_state(env, saved)
         elif hasattr(base, "_np_random"):
@@ -205,14 +188,15 @@ class GymBatchEnv(BatchEnv):
         finite = np.isfinite(values)
         if not finite.all():
             where = int(np.argwhere(~finite)[0][0])
-            raise EnvironmentFault(
-                f"the environment {self.name} (copy {where}) gave {what}, step {self._elapsed[where]} of its episode: "
-                "`cspo.check_env` may tell more."
-            )
+            when = f"step {self._elapsed[where]} of its episode"
+            self._fault(f"(copy {where}) gave {what}, {when}: `cspo.check_env` may tell more.")
+
+    def _fault(self, what: str) -> NoReturn:
+        raise EnvironmentFault(f"the environment {self.name} {what}")
 
 
 def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
-    """Return (observation, reward, cost or None, terminated, truncated, info) of a five- or six-tuple."""
+    """Return (observation, reward, cost or None, terminated, truncated, info) of an answer."""
     if isinstance(answer, tuple) and len(answer) == 6:
         return answer
     if isinstance(answer, tuple) and len(answer) == 5:
@@ -221,8 +205,8 @@ def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[st
         return observation, reward, cost, terminated, truncated, info
     got = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
     raise EnvironmentFault(
-        f"step() of {name} must return (observation, reward, terminated, truncated, info), or six values "
-        f"with the cost third; it returned {got}."
+        f"step() of {name} must return (observation, reward, terminated, truncated, info), or six "
+        f"values with the cost third; it returned {got}."
     )
 
 
@@ -233,15 +217,12 @@ def name_of(env: Any) -> str:
 
 
 def names_of_costs(env: Any) -> tuple[str, ...] | None:
-    """Return the cost names an environment declares (`cost_names`, or numbered by `num_costs`), or None."""
+    """Return the names an environment declares (`cost_names`, or `num_costs` of them), or None."""
     base = getattr(env, "unwrapped", env)
-    names = getattr(base, "cost_names", None)
+    names, count = getattr(base, "cost_names", None), getattr(base, "num_costs", None)
     if names:
         return tuple(str(name) for name in names)
-    count = getattr(base, "num_costs", None)
-    if count is None:
-        return None
-    return numbered_costs(int(count))
+    return None if count is None else numbered_costs(int(count))
 
 
 def numbered_costs(count: int) -> tuple[str, ...]:
@@ -279,7 +260,8 @@ def space_problem(space: Any, what: str) -> str | None:
     if not isinstance(space, Box):
         return f"its {what}_space is {type(space).__name__}, and only Box is supported"
     if not np.issubdtype(space.dtype, np.number) or 0 in space.shape:
-        return f"its {what}_space has dtype {space.dtype} and shape {space.shape}, and numbers are needed"
+        found = f"dtype {space.dtype} and shape {space.shape}"
+        return f"its {what}_space has {found}, and numbers are needed"
     if what == "action" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         return "the range of its actions is infinite: give action_space finite low and high"
     return None
@@ -294,7 +276,7 @@ def _box_spaces(env: Any, name: str) -> tuple[Box, Box]:
 
 
 def _random_state(env: Any) -> dict[str, Any] | None:
-    """Return what is random in an environment: what it says itself, else the state of its `np_random`."""
+    """Return what is random in an environment: what it says itself, else its `np_random`."""
     base = getattr(env, "unwrapped", env)
     if _keeps_random_state(base):
         return dict(base.random_state())

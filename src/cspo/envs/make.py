@@ -8,23 +8,20 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+import gymnasium
+from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from cspo.envs.batch import BatchEnv
+from cspo.envs.gym_batch import CostFunction, GymBatchEnv
 from cspo.envs.native import check_native, make_native
-from cspo.envs.tasks import NAMESPACE, native_name, native_tasks
+from cspo.envs.tasks import FACTS, NAMESPACE, native_name
 from cspo.errors import CspoError, nearest
 
-if TYPE_CHECKING:
-    from cspo.envs.gym import CostFunction
-
 _BATCH_ENV_NAMES = (
-    "num_envs",
-    "observation_size",
-    "action_size",
-    "cost_names",
-    "random_state",
-    "set_random_state",
+    *("num_envs", "observation_size", "action_size", "cost_names"),
+    *("random_state", "set_random_state"),
 )
 
 
@@ -57,38 +54,28 @@ def make_batch(
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
     if options and is_environment(env):
-        raise CspoError(
-            "env_options are for an environment that is made by name or by a factory, not for an object."
-        )
+        made = "an environment that is made by name or by a factory"
+        raise CspoError(f"env_options are for {made}, not for an object.")
     if is_batch_env(env):
         if terms not in ((), tuple(env.cost_names)):
-            raise CspoError(
-                f"this BatchEnv gives the costs {', '.join(env.cost_names)}, not {', '.join(terms)}."
-            )
+            given = ", ".join(env.cost_names)
+            raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
         return cast("BatchEnv", env)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
         if cost_fn is not None:
-            raise CspoError(
-                f"{name} has its own cost: leave cost_fn out, or wrap the Gymnasium id {NAMESPACE}{name}."
-            )
+            wrap = f"wrap the Gymnasium id {NAMESPACE}{name}"
+            raise CspoError(f"{name} has its own cost: leave cost_fn out, or {wrap}.")
         check_native(name, terms, options)
         return make_native(name, num_envs, threads, terms, **options)
-
-    from cspo.envs.gym import GymBatchEnv
-
     if is_environment(env):
         if num_envs != 1:
-            raise CspoError(
-                f"one environment cannot be stepped as {num_envs} copies: pass a factory that makes a new "
-                "one, or num_envs=1."
-            )
-        return GymBatchEnv([env], 1, cost_fn=cost_fn, cost_terms=terms)
+            copies = f"one environment cannot be stepped as {num_envs} copies"
+            raise CspoError(f"{copies}: pass a factory that makes a new one, or num_envs=1.")
+        return GymBatchEnv([env], 1, cost_fn, cost_terms=terms)
     label = env if isinstance(env, str) else None
-    return GymBatchEnv(
-        factory_of(env, options), num_envs, cost_fn=cost_fn, name=label, cost_terms=terms
-    )
+    return GymBatchEnv(factory_of(env, options), num_envs, cost_fn, label, cost_terms=terms)
 
 
 def is_environment(env: Any) -> bool:
@@ -97,26 +84,24 @@ def is_environment(env: Any) -> bool:
 
 
 def is_batch_env(env: Any) -> bool:
-    """Whether `env` already is a `BatchEnv` (told by its attributes, so no inheritance is needed)."""
+    """Whether `env` is a `BatchEnv`, told by its attributes: no inheritance is needed."""
     return not isinstance(env, type) and all(hasattr(env, name) for name in _BATCH_ENV_NAMES)
 
 
 def factory_of(env: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
-    """Return a function that makes `env`: a Gymnasium id, "module:factory" or a factory, given `options`."""
+    """Return what makes `env` with `options`: a Gymnasium id, "module:factory" or a factory."""
     if isinstance(env, str):
         return _factory_called(env, options)
     if not callable(env):
-        kind = type(env).__name__
-        raise CspoError(
-            f"an environment is a name, an object or a function that makes one, not {kind}."
-        )
+        known = "a name, an object or a function that makes one"
+        raise CspoError(f"an environment is {known}, not {type(env).__name__}.")
     return _with_options(env, getattr(env, "__name__", "the factory"), options)
 
 
 def _with_options(
     factory: Callable[..., Any], name: str, options: Mapping[str, Any]
 ) -> Callable[[], Any]:
-    """Return `factory` with its keyword arguments filled in, or name the one it does not take or lacks."""
+    """Return `factory` with its keyword arguments filled in, or name a wrong or missing one."""
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some compiled functions do not tell
@@ -135,8 +120,7 @@ def _with_options(
 
 
 def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
-    import gymnasium
-
+    """Return what makes the environment of that name: a module's factory, or Gymnasium."""
     module_name, colon, rest = name.partition(":")
     if colon:
         module = _import(module_name, name)
@@ -144,33 +128,26 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
             return _with_options(factory, name, options)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
-            public = [
-                key
-                for key, value in vars(module).items()
-                if callable(value) and not key.startswith("_")
-            ]
+            callables = [key for key, value in vars(module).items() if callable(value)]
+            public = [key for key in callables if not key.startswith("_")]
             raise CspoError(f"{module_name} has no function or id {rest!r}{_hint(rest, public)}")
         name = rest
     if name not in gymnasium.registry and _newest_version(name) is None:
-        names = [*gymnasium.registry, *(row.name for row in native_tasks())]
-        raise CspoError(
-            f"there is no environment {name!r}{_hint(name, names) or ': see `cspo tasks`.'}"
-        )
+        hint = _hint(name, [*gymnasium.registry, *FACTS]) or ": see `cspo tasks`."
+        raise CspoError(f"there is no environment {name!r}{hint}")
+    return functools.partial(_make_gymnasium, name, options)
 
-    def make() -> Any:
-        try:
-            return gymnasium.make(name, **options)
-        except (gymnasium.error.Error, ImportError) as fault:
-            raise CspoError(f"Gymnasium cannot make {name}: {fault}") from fault
-        except TypeError as fault:
-            if not options:
-                raise
-            given = ", ".join(options)
-            raise CspoError(
-                f"Gymnasium cannot make {name} with the options {given}: {fault}"
-            ) from fault
 
-    return make
+def _make_gymnasium(name: str, options: Mapping[str, Any]) -> Any:
+    try:
+        return gymnasium.make(name, **options)
+    except (gymnasium.error.Error, ImportError) as fault:
+        raise CspoError(f"Gymnasium cannot make {name}: {fault}") from fault
+    except TypeError as fault:
+        if not options:
+            raise
+        given = f"{name} with the options {', '.join(options)}"
+        raise CspoError(f"Gymnasium cannot make {given}: {fault}") from fault
 
 
 def _hint(name: str, names: list[str]) -> str:
@@ -181,8 +158,6 @@ def _hint(name: str, names: list[str]) -> str:
 
 def _newest_version(name: str) -> int | None:
     """Return the version Gymnasium would take for an id without "-v0", or None if it knows none."""
-    from gymnasium.envs.registration import find_highest_version, parse_env_id
-
     try:
         namespace, short, version = parse_env_id(name)
     except Exception:  # Gymnasium's own error for a malformed id
@@ -200,6 +175,5 @@ def _import(module_name: str, asked: str) -> Any:
     except ModuleNotFoundError as fault:
         if fault.name != module_name.partition(".")[0] and fault.name != module_name:
             raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
-        raise CspoError(
-            f"there is no module {module_name!r} (asked for by {asked!r}) here or installed."
-        ) from fault
+        missing = f"there is no module {module_name!r} (asked for by {asked!r})"
+        raise CspoError(f"{missing} here or installed.") from fault

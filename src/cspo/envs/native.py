@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-from cspo.envs.batch import NativeEnv
-from cspo.envs.tasks import TaskRow, check_cost_terms, task_row
+from cspo.envs.facts import TaskRow
+from cspo.envs.tasks import FACTS, task_row
 from cspo.errors import CspoError, nearest
+
+if TYPE_CHECKING:
+    from cspo.envs.physics.simulated import SimulatedEnv
 
 # Imported on first use: a simulator takes a while to load.
 _CLASSES = {
     "velocity": "cspo.envs.velocity.task:VelocityEnv",
-    "navigation": "cspo.envs.navigation:NavigationEnv",
+    "navigation": "cspo.envs.navigation.task:NavigationEnv",
 }
 _STEPPERS = ("auto", "compiled", "python")
 
@@ -22,17 +25,15 @@ def _is_whole(value: Any, lowest: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
 
 
+def _is_time_limit(value: Any) -> bool:
+    return value is None or _is_whole(value, 1)
+
+
 # option: what its value must be, in words and as a test
 _OPTIONS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "time_limit": (
-        "a whole number of steps from 1 on",
-        lambda value: value is None or _is_whole(value, 1),
-    ),
+    "time_limit": ("a whole number of steps from 1 on", _is_time_limit),
     "stepper": (f"one of {', '.join(_STEPPERS)}", lambda value: value in _STEPPERS),
-    "button_timer_after_reset": (
-        "a whole number of steps from 0 on",
-        lambda value: _is_whole(value, 0),
-    ),
+    "button_timer_after_reset": ("a whole number of steps from 0 on", lambda v: _is_whole(v, 0)),
 }
 
 
@@ -44,7 +45,7 @@ def make_native(
     *,
     autoreset: bool = True,
     **options: Any,
-) -> NativeEnv:
+) -> SimulatedEnv:
     """Return `num_envs` copies of a native task.
 
     Args:
@@ -58,26 +59,21 @@ def make_native(
     check_native(name, cost_terms, options)
     row = task_row(name)
     module, kind = _CLASSES[row.family].split(":")
-    make = getattr(importlib.import_module(module), kind)
-    env = make(
+    make: type[SimulatedEnv] = getattr(importlib.import_module(module), kind)
+    return make(
         row.name, num_envs, threads, autoreset=autoreset, cost_terms=tuple(cost_terms), **options
     )
-    return cast("NativeEnv", env)
 
 
 def native_options(row: TaskRow) -> tuple[str, ...]:
     """Return the options a task takes."""
-    return tuple(
-        name
-        for name in _OPTIONS
-        if name != "button_timer_after_reset" or "buttons" in row.cost_terms
-    )
+    return "time_limit", "stepper", *FACTS[row.name].options
 
 
 def check_native(name: str, cost_terms: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse cost terms and options that the native task `name` does not take."""
     row = task_row(name)
-    check_cost_terms(row.name, cost_terms)
+    row.check_cost_terms(cost_terms)
     known = native_options(row)
     for option, value in options.items():
         if option not in known:

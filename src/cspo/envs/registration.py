@@ -1,20 +1,20 @@
-"""The native tasks in Gymnasium's registry; `import cspo` does this, which costs the import of Gymnasium."""
+"""The native tasks in Gymnasium's registry, put there by `import cspo`."""
 
 from __future__ import annotations
 
 import gymnasium
 
-from cspo.envs.tasks import NAMESPACE, native_tasks
+from cspo.envs.tasks import FACTS, NAMESPACE
 
 
 def register_tasks() -> None:
     """Tell Gymnasium about the native tasks as "cspo/NAME"; a second call changes nothing."""
-    for row in native_tasks():
-        if NAMESPACE + row.name not in gymnasium.registry:
+    for name in FACTS:
+        if NAMESPACE + name not in gymnasium.registry:
             gymnasium.register(
-                id=NAMESPACE + row.name,
+                id=NAMESPACE + name,
                 entry_point="cspo.envs.gym:SafetyTaskEnv",
                 vector_entry_point="cspo.envs.gym:SafetyVectorEnv",
                 max_episode_steps=1000,
-                kwargs={"task": row.name},
+                kwargs={"task": name},
             )

@@ -1,7 +1,1 @@
-"""The four navigation tasks as native batched simulators."""
-
-from __future__ import annotations
-
-from cspo.envs.navigation.task import NavigationEnv
-
-__all__ = ["NavigationEnv"]
+"""The navigation tasks: robots that go to goals around what should not be touched."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
-from cspo.envs.navigation.facts import AGENT_HEIGHT, AGENT_KEEPOUT, EXTENT, NavigationTask
-from cspo.envs.physics.compiled import call_double
+from cspo.envs.navigation.parts import EXTENT
+from cspo.envs.physics.calls import call_double
 from cspo.errors import CspoError
 
 TRIES_PER_OBJECT = 100
@@ -34,10 +34,16 @@ class Layout(NamedTuple):
 
 
 class Stream:
-    """The random numbers of one environment: NumPy's legacy generator, also drawn from by compiled code."""
+    """The random numbers of one environment: NumPy's legacy generator, shared with compiled code.
 
-    def __init__(self, seed: int | None = None) -> None:
-        """Start the stream of a seed, or one of its own."""
+    Args:
+        seed: Where the stream starts; by default anywhere.
+        now: How many steps all environments have made so far, see `catch_up`.
+    """
+
+    def __init__(self, seed: int | None = None, now: int = 0) -> None:
+        """Start the stream."""
+        self._now = now
         bits = np.random.MT19937()
         self._random = np.random.RandomState(bits)
         if seed is not None:
@@ -46,13 +52,19 @@ class Stream:
         self._next_double = ctypes.cast(interface.next_double, ctypes.c_void_p).value
         self._state = interface.state_address
 
-    def skip(self, count: int) -> None:
-        """Pass over `count` random numbers."""
-        if count:
-            self._random.random_sample(count)
+    def catch_up(self, now: int) -> None:
+        """Pass over one random number per step since the last time, up to step `now`.
+
+        Safety-Gymnasium draws the number of physics steps of every step, from a distribution that
+        always gives ten. Nothing needs that number, so these draws are made before the next one
+        that matters.
+        """
+        if now > self._now:
+            self._random.random_sample(now - self._now)
+        self._now = now
 
     def draw_layout(self, keepouts: FloatArray) -> Layout:
-        """Draw a world in which everything keeps its distance: `keepouts` (1 + M,) of the robot and the objects.
+        """Draw a world in which the robot and the objects keep their distance, (1 + M,).
 
         Raises:
             CspoError: No such world was found, which does not happen for the shipped tasks.
@@ -63,13 +75,9 @@ class Stream:
         return Layout(places, FULL_TURN * self._random.random_sample(len(keepouts)))
 
     def draw_goal(self, keepouts: FloatArray, places: FloatArray, goal: int) -> bool:
-        """Draw a new place for number `goal`, clear of all others, into `places`; False if none was found."""
-        count = len(keepouts)
-        return bool(
-            draw_place(
-                self._next_double, self._state, keepouts, places, goal, count, TRIES_PER_GOAL
-            )
-        )
+        """Draw a place for number `goal`, clear of all others, into `places`; False if none."""
+        source, count = (self._next_double, self._state), len(keepouts)
+        return bool(draw_place(*source, keepouts, places, goal, count, TRIES_PER_GOAL))
 
     def draw_button(self, count: int) -> int:
         """Choose one of `count` buttons."""
@@ -83,20 +91,8 @@ class Stream:
     def set_state(self, state: dict[str, Any]) -> None:
         """Put back what `state` returned."""
         key = np.array(state["key"], np.uint32)
-        self._random.set_state(
-            {"bit_generator": "MT19937", "state": {"key": key, "pos": int(state["pos"])}}
-        )
-
-
-def keepouts_of(task: NavigationTask) -> FloatArray:
-    """Return how much room each needs, (1 + M,): the robot, then every object in the order of placement."""
-    objects = [one.keepout for one in task.objects for _ in range(one.count)]
-    return np.array([AGENT_KEEPOUT, *objects])
-
-
-def heights_of(task: NavigationTask) -> FloatArray:
-    """Return how high above the floor each is put, (1 + M,), in the same order."""
-    return np.array([AGENT_HEIGHT, *(one.height for one in task.objects for _ in range(one.count))])
+        inner = {"key": key, "pos": int(state["pos"])}
+        self._random.set_state({"bit_generator": "MT19937", "state": inner})
 
 
 @exact_kernel
@@ -104,11 +100,9 @@ def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> An
     """Place everything, each clear of those before it; all over again when one finds no place."""
     for _ in range(TRIES_PER_LAYOUT):
         placed = 0
-        while placed < len(keepouts):
-            if not draw_place(
-                next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT
-            ):
-                break
+        while placed < len(keepouts) and draw_place(
+            next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT
+        ):
             placed += 1
         if placed == len(keepouts):
             return True
@@ -119,7 +113,7 @@ def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> An
 def draw_place(
     next_double: Any, source: Any, keepouts: Any, places: Any, which: Any, count: Any, tries: Any
 ) -> Any:
-    """Draw until number `which` is clear of the first `count`, itself aside; its place is only written then."""
+    """Draw until number `which` is clear of the first `count`, itself aside; only then write it."""
     low, high = -EXTENT + keepouts[which], EXTENT - keepouts[which]
     for _ in range(tries):
         x = low + (high - low) * call_double(next_double, source)

@@ -1,4 +1,4 @@
-"""What the robot sees: for each kind of object sixteen readings, one per direction, high where one is near."""
+"""What the robot sees: for each class of objects sixteen readings, high where one is near."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from cspo.arithmetic import exact_kernel
-from cspo.envs.navigation.facts import LIDAR_BINS, LIDAR_RANGE
+from cspo.envs.navigation.parts import LIDAR_BINS, LIDAR_RANGE
 
 _FULL_TURN = 2.0 * math.pi
 _BIN = _FULL_TURN / LIDAR_BINS
@@ -38,16 +38,9 @@ def read_lidars(readings: Any, columns: Any, places: Any, position: Any, rotatio
                 angle += _FULL_TURN
             here = min(int(angle / _BIN), LIDAR_BINS - 1)
             share = (angle - here * _BIN) / _BIN
-            first = columns[m]
-            _raise_to(readings, n, first + here, reading)
-            _raise_to(readings, n, first + (here + 1) % LIDAR_BINS, share * reading)
-            _raise_to(readings, n, first + (here - 1) % LIDAR_BINS, (1.0 - share) * reading)
-
-
-@exact_kernel
-def _raise_to(readings: Any, n: Any, column: Any, value: Any) -> None:
-    if readings[n, column] < value:
-        readings[n, column] = value
+            for away, part in ((0, 1.0), (1, share), (-1, 1.0 - share)):
+                column = columns[m] + (here + away) % LIDAR_BINS
+                readings[n, column] = max(readings[n, column], part * reading)
 
 
 @exact_kernel

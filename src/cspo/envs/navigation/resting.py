@@ -47,7 +47,13 @@ class RestingVases:
     def update(
         self, distances: FloatArray, velocities: FloatArray, elapsed: NDArray[np.int64]
     ) -> None:
-        """Let vases rest, or wake them: (N,) from robot to vase, (N, 6) of the vase, (N,) steps since the reset."""
+        """Let vases rest, or wake them.
+
+        Args:
+            distances: (N,) from robot to vase.
+            velocities: (N, 6) of the vases.
+            elapsed: (N,) steps since the reset.
+        """
         # At the reset a vase does not move yet, but it has not settled either: it sinks a few
         # micrometres.
         wanted = (

@@ -1,4 +1,4 @@
-"""Runge-Kutta 4 as mujoco 2.3.3 did it: each stage starts the constraint solver where the last stage ended.
+"""Runge-Kutta 4 as mujoco 2.3.3 did it: a stage starts the solver where the last one ended.
 
 Newer MuJoCo starts all four stages from the acceleration of the previous step. With a solver that
 converges the two agree to rounding. The Humanoid uses 50 sweeps of projected Gauss-Seidel, which

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
+import mujoco
 import numpy as np
+from mujoco import mj_forward, mj_step
 
 from cspo.envs.batch import FloatArray
 from cspo.envs.native import make_native
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError
 
-ROUND = 25  # batched steps per round: short, so that both measurements see the same moods of the machine
+# Batched steps per round: few, so that both measurements see the same moods of the machine.
+ROUND = 25
 EPISODE = 1000  # steps; episodes begin spread over it, so that every round has its share of resets
 RESETS = 3  # of all environments, timed at the end
 
+WHOLE_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 State = FloatArray  # all that a simulator's future depends on
+Resets = list[dict[int, State]]  # per step, the states of the simulators that were reset
 
 
 def bench_env(
@@ -43,27 +49,23 @@ def bench_env(
     """
     task_name = native_name(name)
     if task_name is None:
-        raise CspoError(
-            f"only native tasks can be measured, and {name!r} is not one: see `cspo tasks`."
-        )
+        only = "only native tasks can be measured"
+        raise CspoError(f"{only}, and {name!r} is not one: see `cspo tasks`.")
     env: Any = make_native(task_name, num_envs, threads)
     raw = _RawLoop(env, threads)
     generator = np.random.default_rng(0)
     env.reset(seed=0)
     env.elapsed[:] = generator.integers(EPISODE, size=num_envs)
-    ours, bare = [], []
-    deadline: float | None = None
+    rounds: list[tuple[float, float]] = []  # seconds of the task and of the bare loop
+    deadline = math.inf
     try:
-        while deadline is None or time.perf_counter() < deadline:
+        while time.perf_counter() < deadline:
             actions = generator.standard_normal((ROUND, num_envs, env.action_size))
             starts = [_state(env, i) for i in range(num_envs)]
             spent, resets = _run_round(env, actions)
-            spent_bare = raw.run(starts, actions, resets)
-            if deadline is None:  # the first round only warms up
+            rounds.append((spent, raw.run(starts, actions, resets)))
+            if len(rounds) == 1:  # it only warms up
                 deadline = time.perf_counter() + seconds
-                continue
-            ours.append(spent)
-            bare.append(spent_bare)
         resets_from = time.perf_counter()
         for _ in range(RESETS):
             env.reset()
@@ -72,19 +74,20 @@ def bench_env(
         env.close()
         raw.close()
     steps = ROUND * num_envs
+    ours, bare = (median(spent) for spent in zip(*rounds[1:], strict=True))
     return {
         "task": task_name,
         "num_envs": num_envs,
         "threads": threads,
         "stepper": env.physics.stepper,
-        "steps_per_s": steps / median(ours),
-        "raw_steps_per_s": steps / median(bare),
-        "ratio": median(bare) / median(ours),
+        "steps_per_s": steps / ours,
+        "raw_steps_per_s": steps / bare,
+        "ratio": bare / ours,
         "reset_ms": 1000.0 * reset_seconds,
     }
 
 
-def _run_round(env: Any, actions: FloatArray) -> tuple[float, list[dict[int, State]]]:
+def _run_round(env: Any, actions: FloatArray) -> tuple[float, Resets]:
     """Step the task; return the seconds it took and, per step, the states that resets produced."""
     spent, resets = 0.0, []
     for action in actions:
@@ -100,30 +103,21 @@ class _RawLoop:
     """The yardstick: N more simulators of the same model, and a loop over them in Python."""
 
     def __init__(self, env: Any, threads: int) -> None:
-        import mujoco
-
         # Copies, because a task may change its own to make them cheaper.
-        self.theirs, self.models = (
-            env.physics.models,
-            [copy.copy(model) for model in env.physics.models],
-        )
-        self.frame_skip, self.forward = env.physics.frame_skip, env.physics.forward
+        self.theirs = env.physics.models
+        self.models = [copy.copy(model) for model in self.theirs]
+        self.recipe = env.physics.recipe
         self.data = [mujoco.MjData(model) for model in self.models]
         self.shares = [range(first, env.num_envs, threads) for first in range(threads)]
         self.pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
-    def run(
-        self, starts: list[State], actions: FloatArray, resets: list[dict[int, State]]
-    ) -> float:
+    def run(self, starts: list[State], actions: FloatArray, resets: Resets) -> float:
         for theirs, model, data, state in zip(
             self.theirs, self.models, self.data, starts, strict=True
         ):
-            model.body_pos[:], model.body_quat[:], model.eq_data[:] = (
-                theirs.body_pos,
-                theirs.body_quat,
-                theirs.eq_data,
-            )
-            _put(model, data, state)
+            model.body_pos[:], model.body_quat[:] = theirs.body_pos, theirs.body_quat
+            model.eq_data[:] = theirs.eq_data
+            mujoco.mj_setState(model, data, state, WHOLE_STATE)
         before = time.perf_counter()
         if self.pool is None:
             self._run_share(self.shares[0], actions, resets)
@@ -131,10 +125,8 @@ class _RawLoop:
             list(self.pool.map(lambda share: self._run_share(share, actions, resets), self.shares))
         return time.perf_counter() - before
 
-    def _run_share(self, share: range, actions: FloatArray, resets: list[dict[int, State]]) -> None:
-        from mujoco import mj_forward, mj_step
-
-        frame_skip, forward = self.frame_skip, self.forward
+    def _run_share(self, share: range, actions: FloatArray, resets: Resets) -> None:
+        frame_skip, forward = self.recipe.frame_skip, self.recipe.forward
         mine = [(i, self.models[i], self.data[i], self.data[i].ctrl) for i in share]
         for action, fresh in zip(actions, resets, strict=True):
             for i, model, data, ctrl in mine:
@@ -143,7 +135,7 @@ class _RawLoop:
                 if forward:
                     mj_forward(model, data)
                 if i in fresh:
-                    _put(model, data, fresh[i])
+                    mujoco.mj_setState(model, data, fresh[i], WHOLE_STATE)
 
     def close(self) -> None:
         if self.pool is not None:
@@ -152,16 +144,7 @@ class _RawLoop:
 
 def _state(env: Any, index: int) -> State:
     """Return all that the future of a simulator depends on."""
-    import mujoco
-
     model, data = env.physics.models[index], env.physics.data[index]
-    kind = mujoco.mjtState.mjSTATE_INTEGRATION
-    state = np.empty(mujoco.mj_stateSize(model, kind))
-    mujoco.mj_getState(model, data, state, kind)
+    state = np.empty(mujoco.mj_stateSize(model, WHOLE_STATE))
+    mujoco.mj_getState(model, data, state, WHOLE_STATE)
     return state
-
-
-def _put(model: Any, data: Any, state: State) -> None:
-    import mujoco
-
-    mujoco.mj_setState(model, data, state, mujoco.mjtState.mjSTATE_INTEGRATION)

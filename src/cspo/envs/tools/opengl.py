@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 from cspo.errors import CspoError
 
 OFF = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL that turn drawing off
-HOW_TO = "On Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (or libosmesa6). MUJOCO_GL chooses between them."
+HOW_TO = (
+    "On Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri (or libosmesa6). "
+    "MUJOCO_GL chooses between them."
+)
 PATIENCE = 60  # seconds a trial may take; a healthy one takes about one
 # Opens a context and lets MuJoCo load OpenGL into it: some backends fail only then.
 TRIAL = """
@@ -28,7 +31,8 @@ warnings.simplefilter("ignore")
 import mujoco
 context = importlib.import_module("mujoco." + sys.argv[1]).GLContext(64, 64)
 context.make_current()
-mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_50.value).free()
+model = mujoco.MjModel.from_xml_string("<mujoco/>")
+mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_50.value).free()
 """
 
 
@@ -54,9 +58,8 @@ def open_context(width: int, height: int) -> Any:
     except Exception as fault:  # each backend and each driver fails in its own way
         # It worked in a process of its own: other code of this one has bound PyOpenGL to something
         # else.
-        raise CspoError(
-            f"Drawing with {found.name} does not work in this process ({_first_line(str(fault))})."
-        ) from fault
+        reason = f"does not work in this process ({_first_line(str(fault))})"
+        raise CspoError(f"Drawing with {found.name} {reason}.") from fault
     return context
 
 
@@ -75,19 +78,18 @@ def _find(setting: str) -> Backend:
         if fault is None:
             return Backend(name, "")
         faults.append(fault if setting else f"{name}: {fault}")
-    what = (
-        f"MUJOCO_GL={setting} does not work here" if setting else "Nothing on this machine can draw"
-    )
+    asked = f"MUJOCO_GL={setting} does not work here"
+    what = asked if setting else "Nothing on this machine can draw"
     return Backend(None, f"{what} ({'; '.join(faults)}).\n{HOW_TO}")
 
 
 def explain_import(fault: BaseException) -> str | None:
-    """Return a sentence if `fault` is the mujoco package refusing to load because of MUJOCO_GL, else None."""
+    """Return a sentence if `fault` is mujoco refusing to load because of MUJOCO_GL, else None."""
     trace = fault.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__") == "mujoco.gl_context":
-            setting = os.environ.get("MUJOCO_GL", "")
-            return f"MuJoCo does not load with MUJOCO_GL={setting} ({_first_line(str(fault))}): unset it.\n{HOW_TO}"
+            setting, reason = os.environ.get("MUJOCO_GL", ""), _first_line(str(fault))
+            return f"MuJoCo does not load with MUJOCO_GL={setting} ({reason}): unset it.\n{HOW_TO}"
         trace = trace.tb_next
     return None
 
@@ -109,19 +111,15 @@ def _backend_of(setting: str) -> str:
 def _trial(backend: str) -> str | None:
     """Return why a backend does not work, or None if it does."""
     command = [sys.executable, "-c", TRIAL, backend]
+    how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PATIENCE}
     try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        ended = subprocess.run(command, check=False, **how)
     except (OSError, subprocess.TimeoutExpired) as fault:
         return _first_line(str(fault))
     if ended.returncode == 0:
         return None
-    errors = [
-        line
-        for line in ended.stderr.splitlines()
-        if line[:1].isalpha() and "Error" in line.split(":")[0]
-    ]
+    lines = [line for line in ended.stderr.splitlines() if line[:1].isalpha()]
+    errors = [line for line in lines if "Error" in line.split(":")[0]]
     return _first_line(errors[0] if errors else f"exit code {ended.returncode}")
 
 

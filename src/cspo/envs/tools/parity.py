@@ -8,69 +8,32 @@ simulator state before it, the action, and everything the step gave. Resets hold
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
+import mujoco
 import numpy as np
 
 from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.replay import NavigationReplay
-from cspo.envs.tasks import native_tasks
+from cspo.envs.replay import Field, Replay
+from cspo.envs.tasks import FACTS, NAMESPACE
 from cspo.envs.velocity.replay import VelocityReplay
 from cspo.errors import CspoError, nearest
 
-OUTLIER = 10.0  # no single row may be off by more than this many tolerances, unless its field says otherwise
+# No single row may be off by more than this many tolerances, unless its field says otherwise.
+OUTLIER = 10.0
 NAMED_ROWS = 20  # rows out of tolerance that a report names
 
 
-class Field(NamedTuple):
-    """One recorded quantity and how closely it must be reproduced."""
-
-    name: str
-    key: str  # in the file
-    columns: slice = slice(None)
-    tolerance: float | None = None  # of the 99th percentile of row errors; None: rows must be equal
-    optional: bool = False
-    typical: float = math.inf  # what the 95th percentile must keep as well
-    largest: float | None = None  # what every row must keep; by default ten tolerances
-    unequal_share: float = 0.0  # share of rows that may be unequal where there is no tolerance
-
-
-class Replay(Protocol):
-    """What a family of tasks offers to be replayed; `VelocityReplay` is one."""
-
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the shape of one row of each key that a file of transitions must or may have."""
-        ...
-
-    def step_fields(self) -> Sequence[Field]:
-        """Return what is compared after a step."""
-        ...
-
-    def reset_fields(self) -> Sequence[Field]:
-        """Return what is compared after a reset."""
-        ...
-
-    def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
-        """Restore the state before `row`, step, and return our values by key; rows come in order."""
-        ...
-
-    def reset(self, seed: int | None) -> Mapping[str, Any]:
-        """Reset with `seed`, or on from the last reset if None, and return our values by key."""
-        ...
-
-
-REPLAYS: dict[str, Callable[[str], Replay]] = {
-    "velocity": VelocityReplay,
-    "navigation": NavigationReplay,
-}
+REPLAYS = {"velocity": VelocityReplay, "navigation": NavigationReplay}
 
 
 @dataclass(frozen=True)
 class FieldReport:
-    """How far one quantity is off: quantiles of the largest error in a row, and how many rows differ."""
+    """How far one quantity is off: quantiles of a row's largest error, and how many rows differ."""
 
     name: str
     rows: int
@@ -119,26 +82,17 @@ def replay(path: str | Path, task: str | None = None) -> ParityReport:
     if "action" not in arrays and "seed" in arrays:
         return replay_resets(path, task)
     name, player = _player(path, task)
-    fields = [
-        field for field in player.step_fields() if not (field.optional and field.key not in arrays)
-    ]
+    fields = _present(player.step_fields(), arrays)
     shapes = player.shapes()
     required = {"action", *(key for key in shapes if key.endswith("_before"))}
     rows = _check_shapes(path, arrays, shapes, required | {field.key for field in fields})
-    errors: dict[str, list[float]] = {field.name: [] for field in fields}
-    for row in range(rows):
-        ours = player.step(arrays, row)
-        for field in fields:
-            errors[field.name].append(
-                _row_error(ours[field.key], arrays[field.key][row], field.columns)
-            )
-    return _report(
-        path, name, "steps", rows, [_field_report(field, errors[field.name]) for field in fields]
-    )
+    outcomes = (player.step(arrays, row) for row in range(rows))
+    reports = _compare(fields, outcomes, arrays)
+    return ParityReport(str(path), name, "steps", rows, mujoco.__version__, tuple(reports))
 
 
 def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
-    """Reset with every seed of a file, and once more without one, and compare observations and states.
+    """Reset with every seed of a file, and once without one, and compare observations and states.
 
     Args:
         path: A `.npz` file of resets.
@@ -149,27 +103,37 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
     """
     arrays = _load(path)
     name, player = _player(path, task)
-    fields = [
-        field for field in player.reset_fields() if not (field.optional and field.key not in arrays)
-    ]
+    fields = _present(player.reset_fields(), arrays)
     shapes = {"seed": (), **player.shapes()}
     rows = _check_shapes(path, arrays, shapes, {"seed", *(field.key for field in fields)})
     if not (arrays["seed"] >= 0).all():
         raise CspoError(f"{path}: seeds must be whole numbers from 0 on.")
-    errors: dict[str, list[float]] = {field.name: [] for field in fields}
-    for row, seed in enumerate(arrays["seed"]):
-        ours = player.reset(int(seed))
-        for field in fields:
-            errors[field.name].append(
-                _row_error(ours[field.key], arrays[field.key][row], field.columns)
-            )
-    reports = [_field_report(field, errors[field.name]) for field in fields]
+    outcomes = (player.reset(int(seed)) for seed in arrays["seed"])
+    reports = _compare(fields, outcomes, arrays)
     after = "obs_next_unseeded_reset"
     if after in arrays:
         _check_shapes(path, {after: arrays[after]}, {after: shapes["obs"]}, {after})
-        error = _row_error(player.reset(None)["obs"], arrays[after][0], slice(None))
-        reports.append(_field_report(Field(after, "obs", tolerance=fields[0].tolerance), [error]))
-    return _report(path, name, "resets", rows, reports)
+        field = Field(after, after, tolerance=fields[0].tolerance)
+        reports += _compare([field], [{after: player.reset(None)["obs"]}], arrays)
+    return ParityReport(str(path), name, "resets", rows, mujoco.__version__, tuple(reports))
+
+
+def _present(fields: Sequence[Field], arrays: Mapping[str, FloatArray]) -> list[Field]:
+    """Leave out optional fields that a file does not have."""
+    return [field for field in fields if field.key in arrays or not field.optional]
+
+
+def _compare(
+    fields: Sequence[Field],
+    outcomes: Iterable[Mapping[str, Any]],
+    arrays: Mapping[str, FloatArray],
+) -> list[FieldReport]:
+    """Compare our values with the recorded ones, row by row."""
+    errors: list[list[float]] = [[] for _ in fields]
+    for row, ours in enumerate(outcomes):
+        for field, kept in zip(fields, errors, strict=True):
+            kept.append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
+    return [_field_report(field, kept) for field, kept in zip(fields, errors, strict=True)]
 
 
 def format_report(report: ParityReport) -> str:
@@ -181,7 +145,8 @@ def format_report(report: ParityReport) -> str:
         tolerance = "equal" if field.tolerance is None else f"{field.tolerance:.0e}"
         verdict = "ok" if field.ok else f"FAILED ({field.mismatches} of {field.rows} rows differ)"
         if field.off:
-            verdict += f", off: {', '.join(map(str, field.off))}{', ...' if field.mismatches > len(field.off) else ''}"
+            more = ["..."] if field.mismatches > len(field.off) else []
+            verdict += f", off: {', '.join([*map(str, field.off), *more])}"
         lines.append(f"  {field.name:<24}{quantiles}  {tolerance:<10}{verdict}")
     return "\n".join([*lines, f"  {'equal within the tolerances' if report.ok else 'NOT equal'}"])
 
@@ -201,27 +166,23 @@ def _load(path: str | Path) -> dict[str, FloatArray]:
         raise CspoError(f"there is no file {path}.") from fault
     except Exception as fault:  # zipfile, zlib, NumPy and the operating system each raise their own
         raise CspoError(f"{path} is not a .npz file of plain arrays.") from fault
-    return {
-        key: array.astype(np.float64) for key, array in arrays.items() if array.dtype.kind in "biuf"
-    }
+    numeric = {key: array for key, array in arrays.items() if array.dtype.kind in "biuf"}
+    return {key: array.astype(np.float64) for key, array in numeric.items()}
 
 
 def _player(path: str | Path, task: str | None) -> tuple[str, Replay]:
     """Return the task a file is about and what replays it."""
-    families = {row.name: row.family for row in native_tasks()}
-    asked = Path(path).stem if task is None else task.removeprefix("cspo/")
-    name = (
-        asked
-        if task is not None
-        else next((one for one in families if asked.startswith(one)), asked)
-    )
-    if name in families and families[name] in REPLAYS:
-        return name, REPLAYS[families[name]](name)
-    hint = nearest(name, families)
     if task is None:
-        raise CspoError(
-            f"{path} is not named after a task; rename it to TASK.npz or pass task=...: {hint}"
-        )
+        stem = Path(path).stem
+        name = next((one for one in FACTS if stem.startswith(one)), stem)
+    else:
+        name = task.removeprefix(NAMESPACE)
+    if name in FACTS:
+        return name, REPLAYS[FACTS[name].row.family](name)
+    hint = nearest(name, FACTS)
+    if task is None:
+        rename = "rename it to TASK.npz or pass task=..."
+        raise CspoError(f"{path} is not named after a task; {rename}: {hint}")
     raise CspoError(f"there is no task {name!r}: {hint}")
 
 
@@ -231,7 +192,7 @@ def _check_shapes(
     shapes: Mapping[str, tuple[int, ...]],
     required: set[str],
 ) -> int:
-    """Return the number of rows, after making sure that every array that will be used has the right shape."""
+    """Return the number of rows, if every array that will be used has the right shape."""
     missing = sorted(required - arrays.keys())
     if missing:
         raise CspoError(f"{path} lacks the arrays {', '.join(missing)}.")
@@ -240,17 +201,14 @@ def _check_shapes(
         raise CspoError(f"{path} has no rows.")
     for key, shape in shapes.items():
         if key in arrays and arrays[key].shape != (rows, *shape):
-            raise CspoError(
-                f"{path}: {key} has shape {arrays[key].shape}, and {(rows, *shape)} is needed."
-            )
+            found, needed = arrays[key].shape, (rows, *shape)
+            raise CspoError(f"{path}: {key} has shape {found}, and {needed} is needed.")
     return rows
 
 
 def _row_error(ours: Any, theirs: Any, columns: slice) -> float:
-    difference = (
-        np.atleast_1d(np.asarray(ours, np.float64))[columns] - np.atleast_1d(theirs)[columns]
-    )
-    return float(np.max(np.abs(difference)))
+    ours, theirs = np.atleast_1d(np.asarray(ours, np.float64)), np.atleast_1d(theirs)
+    return float(np.max(np.abs(ours[columns] - theirs[columns])))
 
 
 def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
@@ -261,21 +219,10 @@ def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
         ok = len(off) <= field.unequal_share * len(values)
     else:
         largest = OUTLIER * field.tolerance if field.largest is None else field.largest
-        ok = (
-            quantiles[1] <= field.typical
-            and quantiles[2] <= field.tolerance
-            and quantiles[3] <= largest
-        )
+        limits = field.typical, field.tolerance, largest
+        ok = all(value <= limit for value, limit in zip(quantiles[1:], limits, strict=True))
     p50, p95, p99, most = (value if math.isfinite(value) else None for value in quantiles)
     named = tuple(off[:NAMED_ROWS].tolist())
     return FieldReport(
         field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named
     )
-
-
-def _report(
-    path: str | Path, task: str, kind: str, rows: int, fields: Sequence[FieldReport]
-) -> ParityReport:
-    import mujoco
-
-    return ParityReport(str(path), task, kind, rows, mujoco.__version__, tuple(fields))

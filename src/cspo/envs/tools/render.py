@@ -8,10 +8,10 @@ physics computes.
 from __future__ import annotations
 
 import atexit
+import functools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -92,23 +92,16 @@ class Renderer:
         self._context = open_context(width, height)
         self._model: Any = None
         self._geoms: Any = None  # mujoco.MjvScene: what is in the picture
-        self._buffers: Any = (
-            None  # mujoco.MjrContext: meshes and textures of the model, and the picture
-        )
+        self._buffers: Any = None  # mujoco.MjrContext: the model's meshes, and the picture
         # MuJoCo ends its connection to the display at exit, after which a context cannot be freed
         # any more.
-        self._at_exit = _closer(weakref.ref(self))
+        self._at_exit = functools.partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
 
     def __enter__(self) -> Renderer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *fault: object) -> None:
         self.close()
 
     def draw(self, scene: Scene, camera: str = "track") -> Picture:
@@ -122,15 +115,9 @@ class Renderer:
         self._context.make_current()  # other code of the process may have contexts of its own
         if scene.model is not self._model:
             self._prepare(scene.model)
-        mujoco.mjv_updateScene(
-            scene.model,
-            scene.data,
-            mujoco.MjvOption(),
-            None,
-            _camera(scene.model, scene.cameras[camera]),
-            mujoco.mjtCatBit.mjCAT_ALL,
-            self._geoms,
-        )
+        how = mujoco.MjvOption(), None, _camera(scene.model, scene.cameras[camera])
+        everything = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateScene(scene.model, scene.data, *how, everything, self._geoms)
         for mark in scene.marks:
             self._add(mark)
         window = mujoco.MjrRect(0, 0, self.width, self.height)
@@ -171,29 +158,31 @@ class Renderer:
 
         kind = getattr(mujoco.mjtGeom, f"mjGEOM_{mark.kind.upper()}", None)
         if kind is None:
-            raise CspoError(
-                f"A mark is a sphere, box, cylinder, capsule, ellipsoid or arrow, not {mark.kind!r}."
-            )
+            kinds = "a sphere, box, cylinder, capsule, ellipsoid or arrow"
+            raise CspoError(f"A mark is {kinds}, not {mark.kind!r}.")
         if self._geoms.ngeom >= self._geoms.maxgeom:
             raise CspoError(f"A scene can have about {SPARE_GEOMS} marks, not more.")
-        mujoco.mjv_initGeom(
-            self._geoms.geoms[self._geoms.ngeom],
-            kind,
-            np.asarray(mark.size, np.float64),
-            np.asarray(mark.position, np.float64),
-            np.eye(3).reshape(-1),
-            np.asarray(mark.rgba, np.float32),
-        )
+        place = np.asarray(mark.position, np.float64), np.eye(3).reshape(-1)
+        size, rgba = np.asarray(mark.size, np.float64), np.asarray(mark.rgba, np.float32)
+        mujoco.mjv_initGeom(self._geoms.geoms[self._geoms.ngeom], kind, size, *place, rgba)
         self._geoms.ngeom += 1
+
+
+def pose(model: Any, data: Any) -> None:
+    """Put everything a picture shows where the joints of `data` say."""
+    import mujoco
+
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    mujoco.mj_camlight(model, data)
 
 
 def check_size(width: int, height: int) -> None:
     """Refuse a picture of a size that makes no sense."""
     for name, value in (("width", width), ("height", height)):
         if not SMALLEST <= value <= LARGEST:
-            raise CspoError(
-                f"The {name} of a picture is {SMALLEST} to {LARGEST} pixels, not {value}."
-            )
+            allowed = f"{SMALLEST} to {LARGEST} pixels"
+            raise CspoError(f"The {name} of a picture is {allowed}, not {value}.")
 
 
 def _camera(model: Any, view: View) -> Any:
@@ -210,12 +199,8 @@ def _camera(model: Any, view: View) -> Any:
     return camera
 
 
-def _closer(reference: weakref.ref[Renderer]) -> Any:
-    """Return a function that closes a renderer if it still exists, without keeping it alive."""
-
-    def close() -> None:
-        renderer = reference()
-        if renderer is not None:
-            renderer.close()
-
-    return close
+def _close(reference: weakref.ref[Renderer]) -> None:
+    """Close a renderer if it still exists; a reference does not keep it alive."""
+    renderer = reference()
+    if renderer is not None:
+        renderer.close()

@@ -1,1 +1,1 @@
-"""The velocity tasks."""
+"""The velocity tasks: robots that should move, but not too fast."""

@@ -1,58 +1,31 @@
-"""How the velocity tasks look: the robot on a floor without end, seen from the side or from above."""
+"""How the velocity tasks look: a robot on a floor without end, from the side or from above."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 from xml.etree import ElementTree
 
 from cspo.envs.batch import FloatArray
-from cspo.envs.tools.render import Scene, View
+from cspo.envs.tools.render import Scene, View, pose
+from cspo.envs.velocity.facts import Framing
 
-
-class Framing(NamedTuple):
-    """Where the tracking camera stands for one robot."""
-
-    height: float  # of the point it looks at, which does not follow the robot up and down
-    distance: float
-    azimuth: float
-    elevation: float
-
-
-FRAMINGS = {
-    "ant": Framing(0.4, 3.8, 125.0, -22.0),
-    "humanoid": Framing(0.85, 3.4, 125.0, -10.0),
-    "half_cheetah": Framing(0.5, 2.7, 105.0, -12.0),
-    "hopper": Framing(0.7, 2.9, 115.0, -10.0),
-    "swimmer": Framing(0.0, 4.2, 100.0, -38.0),
-}
 TOP_DISTANCE = 1.3  # of the top view, in distances of the tracking camera
 
-# What the robot files of Gymnasium are changed to, for drawing only: element, and the attributes it
-# gets.
+# What the robot files of Gymnasium are changed to, for drawing only: elements and attributes.
 SKY = {"rgb1": "0.95 0.97 1", "rgb2": "0.55 0.68 0.84", "width": "256", "height": "256"}
 CHECKER = {"rgb1": "0.86 0.89 0.92", "rgb2": "0.70 0.75 0.80", "width": "512", "height": "512"}
-MATERIAL = {
-    "reflectance": "0",
-    "specular": "0",
-    "shininess": "0",
-    "texuniform": "true",
-    "texrepeat": "0.5 0.5",
-}
+MATERIAL = dict.fromkeys(("reflectance", "specular", "shininess"), "0")
+MATERIAL |= {"texuniform": "true", "texrepeat": "0.5 0.5"}
 # Not a plane of size 0, which MuJoCo draws without end: it takes longer, and software OpenGL puts
 # specks on it.
 FLOOR = {"rgba": "1 1 1 1", "size": "40 40 5"}
 TILE = 2.0  # metres after which the checker repeats, by `texrepeat` above
 SKIN = {"rgb1": "1 1 1", "rgb2": "1 1 1", "mark": "none", "random": "0"}
 ROBOT = {"rgba": "0.95 0.55 0.2 1"}
-LIGHT = {
-    "mode": "track",
-    "pos": "-0.8 -1.2 4",
-    "dir": "0.2 0.3 -1",
-    "diffuse": "0.5 0.5 0.5",
-    "specular": "0.2 0.2 0.2",
-}
-EXTENT = "8"  # metres around the robot that get a shadow; software OpenGL puts specks near the end of that region
+LIGHT = {"mode": "track", "pos": "-0.8 -1.2 4", "dir": "0.2 0.3 -1"}
+LIGHT |= {"diffuse": "0.5 0.5 0.5", "specular": "0.2 0.2 0.2"}
+# Metres around the robot that get a shadow; software OpenGL puts specks near the end of them.
+EXTENT = "8"
 VISUAL = {
     "headlight": {"ambient": "0.35 0.35 0.35", "diffuse": "0.25 0.25 0.25", "specular": "0 0 0"},
     "quality": {"shadowsize": "2048"},
@@ -62,24 +35,20 @@ VISUAL = {
 class Portrait:
     """A copy of a robot for drawing: a model with its own light and floor, and its own data."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, framing: Framing) -> None:
         """Load the robot in `path` with other surroundings."""
         import mujoco
 
-        self._framing = FRAMINGS[path.stem]
+        self._framing = framing
         self._model = mujoco.MjModel.from_xml_string(_decorated(path))
         self._data = mujoco.MjData(self._model)
         self._floor = self._model.geom("floor").id
 
     def scene(self, qpos: FloatArray) -> Scene:
         """Return the scene with the robot's joints at `qpos`."""
-        import mujoco
-
         model, data = self._model, self._data
         data.qpos[:] = qpos
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        mujoco.mj_camlight(model, data)
+        pose(model, data)
         x, y, _ = data.subtree_com[1].tolist()  # centre of mass of the whole robot
         # The floor goes along with the robot by whole tiles, which nobody sees: so it has no end.
         data.geom_xpos[self._floor, :2] = TILE * round(x / TILE), TILE * round(y / TILE)
@@ -92,7 +61,7 @@ class Portrait:
 
 
 def _decorated(path: Path) -> str:
-    """Return a robot file of Gymnasium with a pale sky, a floor without end and a light that follows the robot."""
+    """Return a robot file with a pale sky, a floor without end and a light that follows along."""
     root = ElementTree.parse(path).getroot()
     changes = {"texgeom": SKIN, "texplane": CHECKER, "MatPlane": MATERIAL, "floor": FLOOR}
     for element in root.iter():
@@ -102,8 +71,7 @@ def _decorated(path: Path) -> str:
     for geom in root.findall("default/geom"):
         geom.attrib.update(ROBOT)
     world = root.find("worldbody")
-    torso = None if world is None else world.find("body")
-    light = None if world is None else world.find("light")
+    torso, light = root.find("worldbody/body"), root.find("worldbody/light")
     if world is not None and torso is not None and light is not None:
         # In the world it would light, and give a shadow to, the start of the track only.
         world.remove(light)

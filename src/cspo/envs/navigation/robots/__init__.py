@@ -1,0 +1,1 @@
+"""Who drives around: one module per robot."""
