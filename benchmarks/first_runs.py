@@ -1,6 +1,6 @@
 """CSPO and PPO-Lag on two tasks of a family, 1e6 steps, three seeds, beside OmniSafe's PPO-Lag.
 
-    python benchmarks/first_runs.py velocity            # train what is missing, then write results and picture
+    python benchmarks/first_runs.py velocity  # train what is missing, write results
     python benchmarks/first_runs.py navigation --draw   # only the picture, from results/first-runs
 
 Two runs at a time, one thread each. Stopped at any moment, the same command goes on where it was.
@@ -85,8 +85,9 @@ def table(tasks: tuple[str, ...]) -> str:
             ):
                 late = slice(-10, None)  # the last 10 of 50 epochs
                 above = int((curve["cost"] > 25).sum())
+                name, returned = LABELS[algo].split(" (")[0], curve["return"][late].mean()
                 lines.append(
-                    f"| {task} | {LABELS[algo].split(' (')[0]} | {seed} | {curve['return'][late].mean():.{digits}f} "
+                    f"| {task} | {name} | {seed} | {returned:.{digits}f} "
                     f"| {curve['cost'][late].mean():.1f} | {above} of {len(curve['cost'])} "
                     f"| {curve['cost'].max():.0f} |"
                 )

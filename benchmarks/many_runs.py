@@ -1,4 +1,4 @@
-"""What the benchmarks of many runs share: train what is missing, two at a time, and read the results back."""
+"""What the benchmarks of many runs share: train what is missing, and read the results back."""
 
 from __future__ import annotations
 

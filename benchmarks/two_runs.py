@@ -58,7 +58,8 @@ def main() -> int:
     rows = []
     if not options.json:
         print(
-            "| task | one run, one thread | one run, two threads | two runs | against one thread | two threads |"
+            "| task | one run, one thread | one run, two threads | two runs | against one thread "
+            "| two threads |"
         )
         print("|---|---|---|---|---|---|")
     for task in options.tasks:

@@ -1,8 +1,6 @@
 """An algorithm in a file of your own: PPO with a price on cost that moves by a fixed step.
 
-    cspo train SafetyHopperVelocity-v1 --plugin my_algorithm.py --algo step-price --step 0.1
-
-docs/own-algorithm.md explains the parts.
+cspo train SafetyHopperVelocity-v1 --plugin my_algorithm.py --algo step-price --step 0.1
 """
 
 from dataclasses import dataclass
@@ -16,7 +14,9 @@ from cspo.algorithms.surrogates import clipped_cost, clipped_reward
 
 @cspo.register("step-price")
 class StepPrice:
-    """PPO with a price on cost that rises while the limit is violated and falls otherwise."""
+    """PPO on reward minus price times cost."""
+
+    summary = "PPO with a price on cost that rises while the limit is violated and falls otherwise"
 
     @dataclass(frozen=True)
     class Config:

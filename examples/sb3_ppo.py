@@ -1,4 +1,4 @@
-"""Train PPO of Stable-Baselines3 on a task of this package, through the ordinary Gymnasium interface.
+"""Train PPO of Stable-Baselines3 on a task of this package, through Gymnasium's interface.
 
     pip install -c constraints.txt -e '.[examples]'
     python examples/sb3_ppo.py --task cspo/SafetyPointGoal1-v0 --steps 200000
@@ -31,9 +31,8 @@ class EpisodeCosts(BaseCallback):
         self.cost += [info["cost"] for info in infos]
         for i, info in enumerate(infos):
             if "episode" in info:  # Stable-Baselines3 adds this in the last step of an episode
-                print(
-                    f"{self.num_timesteps:>9} steps  return {info['episode']['r']:>9.2f}  cost {self.cost[i]:>6.0f}"
-                )
+                returned, cost = info["episode"]["r"], self.cost[i]
+                print(f"{self.num_timesteps:>9} steps  return {returned:>9.2f}  cost {cost:>6.0f}")
                 self.cost[i] = 0.0
         return True
 

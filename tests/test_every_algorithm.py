@@ -1,4 +1,4 @@
-"""What holds for every algorithm: the same seed gives the same run, and a killed one ends where it would have."""
+"""What holds for every algorithm: one seed, one run; a killed one ends where it would have."""
 
 from __future__ import annotations
 

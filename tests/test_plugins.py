@@ -1,4 +1,4 @@
-"""Algorithms in a user's own file: every command takes them, a run finds them again, mistakes are one line."""
+"""Algorithms in a user's own file: commands take them, a run finds them, mistakes are one line."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _own_registry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
 
 
 def forget_plugins(folder: Path = EXAMPLE) -> None:
-    """Take algorithms and modules that were loaded as plugins, or from a folder, out of this process."""
+    """Take what was loaded as a plugin, or from a folder, out of this process."""
     for name, cls in list(registry._registry.items()):
         if cls.__module__.startswith("cspo_plugin_"):
             del registry._registry[name]

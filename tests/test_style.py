@@ -1,8 +1,9 @@
-"""The house rules that a linter does not know: sizes, who may import whom, and what an import costs."""
+"""House rules that a linter does not know: sizes, words, and what an import costs."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,22 +11,22 @@ from pathlib import Path
 import pytest
 
 import cspo
+from cspo.algorithms.registry import BUILT_IN
 
 PACKAGE = Path(cspo.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
-BRICKS = ("__init__", "registry", "surrogates", "duals", "sensitivity")
-ALGORITHMS = [
-    path for path in MODULES if path.parent.name == "algorithms" and path.stem not in BRICKS
-]
+ALGORITHMS = [PACKAGE / "algorithms" / f"{name}.py" for name in BUILT_IN]
 
-MODULE_LINES = 460
-FUNCTION_LINES = 75
+MODULE_LINES = 300
+FUNCTION_LINES = 60  # with signature, docstring and the arguments it explains
 # What a reader takes in at once. Raise a number only together with a reason.
-SMALLER = {
-    "train.py": 240,  # the only training loop
-    "algorithms/cspo.py": 250,  # more settings than the others: the paper leaves many choices open
+BUDGETS = {
+    "train.py": 120,  # the only training loop
+    "algorithms/cspo.py": 220,  # more settings than the others: the paper leaves many choices open
 }
-ALGORITHM_LINES = 135
+ALGORITHM_LINES = 120
+# Docstrings that send the reader elsewhere instead of saying something.
+EMPTY_WORDS = re.compile(r"^See (`[^`]*`|the class|its class)\.?$")
 
 
 def relative(path: Path) -> str:
@@ -33,7 +34,7 @@ def relative(path: Path) -> str:
 
 
 def budget(path: Path) -> int:
-    return SMALLER.get(relative(path), ALGORITHM_LINES if path in ALGORITHMS else MODULE_LINES)
+    return BUDGETS.get(relative(path), ALGORITHM_LINES if path in ALGORITHMS else MODULE_LINES)
 
 
 def imported(path: Path) -> set[str]:
@@ -49,8 +50,8 @@ def imported(path: Path) -> set[str]:
 
 
 def test_there_is_something_to_check() -> None:
-    assert {path.stem for path in ALGORITHMS} >= {"cspo", "ppo", "ppo_lag"}
-    assert all((PACKAGE / name).is_file() for name in SMALLER)
+    assert all(path.is_file() for path in ALGORITHMS)
+    assert all((PACKAGE / name).is_file() for name in BUDGETS)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=relative)
@@ -69,10 +70,12 @@ def test_functions_are_short(path: Path) -> None:
             assert lines <= FUNCTION_LINES, f"{relative(path)}: {node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("path", ALGORITHMS, ids=relative)
-def test_algorithm_imports_no_other_algorithm(path: Path) -> None:
-    others = {f"cspo.algorithms.{other.stem}" for other in ALGORITHMS if other != path}
-    assert not imported(path) & others
+@pytest.mark.parametrize("path", MODULES, ids=relative)
+def test_docstrings_say_something(path: Path) -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        words = ast.get_docstring(node) if isinstance(node, kinds) else None
+        assert words is None or not EMPTY_WORDS.match(words), f"{relative(path)}: {words}"
 
 
 @pytest.mark.parametrize("path", ALGORITHMS, ids=relative)
@@ -92,7 +95,8 @@ def test_algorithm_does_not_know_environments_or_the_loop(path: Path) -> None:
 )
 def test_import_does_not_load_torch_mujoco_or_numba(code: str) -> None:
     """`cspo --help` must answer at once."""
-    heavy = "import sys; print(sorted({'torch', 'mujoco', 'numba', 'matplotlib', 'scipy'} & set(sys.modules)))"
+    names = {"torch", "mujoco", "numba", "matplotlib", "scipy"}
+    heavy = f"import sys; print(sorted({names!r} & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", f"{code}\n{heavy}"], capture_output=True, text=True, check=False
     )

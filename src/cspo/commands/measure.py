@@ -16,7 +16,7 @@ from cspo.errors import CspoError, nearest
 
 @dataclass(frozen=True)
 class BenchEnvOptions:
-    """Measure how many steps per second a native task makes, next to bare MuJoCo on the same motion."""
+    """Measure the steps per second of a native task, next to bare MuJoCo on the same motion."""
 
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Native task, see `cspo tasks`."""
@@ -101,9 +101,8 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(result))
         return
     for name, value in result.items():
-        print(
-            f"{name:<16} {f'{value:,.4g}' if isinstance(value, float) and value < 1000 else _rounded(value)}"
-        )
+        small = isinstance(value, float) and value < 1000
+        print(f"{name:<16} {f'{value:,.4g}' if small else _rounded(value)}")
 
 
 def _rounded(value: Any) -> str:

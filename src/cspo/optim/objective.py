@@ -77,7 +77,7 @@ def derivatives(function: Callable[[Any], Any], point: FloatArray) -> FloatArray
 
 
 def is_smooth(function: Callable[[Any], Any], point: FloatArray, i: int, derivative: float) -> bool:
-    """Whether there is no kink near a point; refuses a function that lost its i-th derivative there.
+    """Whether no kink is near a point; refuses a function that lost its i-th derivative there.
 
     `np.abs` of a complex number loses it, for one: differences to both sides show that, unless
     there is a kink, where they differ from each other.

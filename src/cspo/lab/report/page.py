@@ -174,7 +174,7 @@ def _main_table(results: Results) -> PageTable:
 
 
 def _paper_table(item: Table, said: Sequence[str]) -> dict[str, Any]:
-    """Return a table in the paper's layout, without the notes that are said elsewhere on the page."""
+    """Return a table in the paper's layout, without the notes that the page says elsewhere."""
     is_number = [place >= item.text_columns for place in range(len(item.header))]
     rows = []
     for count, row in enumerate(item.rows, start=1):
