@@ -43,7 +43,8 @@ def test_command_line_file_and_python_give_the_same_settings(tmp_path: Path) -> 
     file.write_text(tomli_w.dumps({**listed, "algorithm": {**own, "alpha": [0.25]}}))
     words = (
         "--cost-limit 20 --total-steps 1e6 --hidden-sizes 32,16 --kl-check minibatch "
-        "--no-actor-lr-decay --cost-gamma 0.95 --target-kl inf --form scaled --alpha 0.25 --no-divide"
+        "--no-actor-lr-decay --cost-gamma 0.95 --target-kl inf --form scaled --alpha 0.25 "
+        "--no-divide"
     )
     python = make_config(TASK, **CHANGES)
     assert python == make_config(TASK, file=file)
