@@ -68,7 +68,8 @@ def test_the_tables_tell_the_true_sizes(name: str) -> None:
     env = NavigationEnv(name, num_envs=2)
     row = next(row for row in native_tasks() if row.name == name)
     assert env.observation_size == row.observation_size == SIZES[name]
-    assert env.action_size == row.action_size == 2
+    assert env.action_size == row.action_size == env.model.nu == 2
+    assert row.step_seconds == env.model.opt.timestep * 10
     assert env.reset(seed=0).shape == (2, SIZES[name])
     np.testing.assert_array_equal([env.action_low, env.action_high], [[-1.0, -1.0], [1.0, 1.0]])
     assert env.cost_names == ("cost",) and env.time_limit == 1000

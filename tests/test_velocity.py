@@ -50,6 +50,11 @@ def test_the_static_table_tells_the_true_sizes(name):
     env = VelocityEnv(name)
     row = next(row for row in native_tasks() if row.name == name)
     assert (row.observation_size, row.action_size) == (env.observation_size, env.action_size)
+    robot, model, data = TASKS[name].robot, env.model, env.physics.data[0]
+    terms = sum(getattr(data, term).size for term in robot.body_terms)
+    assert row.observation_size == model.nq + model.nv - robot.skipped + terms
+    assert row.action_size == model.nu
+    assert row.step_seconds == model.opt.timestep * robot.frame_skip == FACTS[name][-1]
     assert str(TASKS[name].speed_limit) in row.description
     limit = 0.4 if "Humanoid" in name else 1.0
     assert np.array_equal(env.action_high, np.full(env.action_size, limit))

@@ -140,7 +140,7 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
         max_episode_steps: Time limit.
-        render_mode: See `SafetyTaskEnv`, as for the following.
+        render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
         camera: Where it is taken from.

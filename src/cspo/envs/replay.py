@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 from cspo.envs.batch import FloatArray, StepResult
 from cspo.envs.physics.simulated import SimulatedEnv
 
+Recording = Mapping[str, FloatArray]  # one row per step or reset
+Shapes = Mapping[str, tuple[int, ...]]  # of one row
+
 
 class Field(NamedTuple):
     """One recorded quantity and how closely it must be reproduced."""
@@ -45,7 +48,7 @@ class Replay(ABC):
         }
         self._info_terms = env.info_terms
 
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         """Return the shape of one row of each key that a file must or may have."""
         return self._common
 
@@ -71,7 +74,7 @@ class Replay(ABC):
         """Return what is compared after a reset."""
 
     @abstractmethod
-    def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
+    def step(self, trace: Recording, row: int) -> Mapping[str, Any]:
         """Restore the state before `row`, step, and return our values by key; rows are in order."""
 
     @abstractmethod

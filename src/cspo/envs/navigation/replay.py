@@ -11,7 +11,7 @@ import numpy as np
 from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.games.button import Button1
 from cspo.envs.navigation.task import NavigationEnv
-from cspo.envs.replay import Field, Replay
+from cspo.envs.replay import Field, Recording, Replay, Shapes
 
 TYPICAL = 1e-6  # at the 95th percentile of the rows
 # At the 99th: where a contact is found a moment earlier or later, a row may be off by more.
@@ -32,7 +32,7 @@ class NavigationReplay(Replay):
         game = self.env.game
         self._buttons = game if isinstance(game, Button1) else None
 
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+    def shapes(self) -> Shapes:
         """Return the shape of one row of each key, those of the world included."""
         counts = {one.name: one.count for one in self.env.task.game.objects}
         places = {
@@ -74,7 +74,7 @@ class NavigationReplay(Replay):
         keys += [] if self._buttons is None else ["goal_button"]
         return [Field(key, key, tolerance=RESET_TOLERANCE, optional=key != "obs") for key in keys]
 
-    def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
+    def step(self, trace: Recording, row: int) -> Mapping[str, Any]:
         """Put the environment into the state before `row` and step it."""
         env, buttons = self.env, self._buttons
         if row == 0 or trace["episode"][row] != trace["episode"][row - 1]:

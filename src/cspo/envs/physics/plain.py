@@ -53,11 +53,11 @@ def plain_stepper(
     """Return (one step of all, what a helper runs); the arguments are the parts of a `Physics`."""
     flat_views, flat_rows = [view for one in views for view in one], rows.reshape(-1)
     ctrl = [data.ctrl for data in simulators]
-    free = _WorkQueue(len(simulators))
+    counter = itertools.count(len(simulators))  # the next to step: none yet
     finished: SimpleQueue[BaseException | None] = SimpleQueue()
 
     def step_free_ones() -> None:
-        for i in free:
+        while (i := next(counter)) < len(simulators):  # atomic under the interpreter lock
             ctrl[i][:] = controls[i]
             _step_one(models[i], simulators[i], recipe)
             _note_contacts(simulators[i], kinds, touched[i])
@@ -71,7 +71,8 @@ def plain_stepper(
             finished.put(None)
 
     def step(queues: Queues) -> None:
-        free.restart()
+        nonlocal counter
+        counter = itertools.count()
         for queue in queues:
             queue.put(True)
         try:
@@ -111,23 +112,3 @@ def _note_contacts(data: Any, kinds: NDArray[np.int64], touched: FloatArray) -> 
         objects = pairs.max(axis=1)[pairs.min(axis=1) == ROBOT]
         touched[:] = 0.0
         touched[objects[objects >= 0]] = 1.0
-
-
-class _WorkQueue:
-    """Indices 0..size-1, each given once to whichever thread asks first."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._counter = itertools.count(size)
-
-    def restart(self) -> None:
-        self._counter = itertools.count()
-
-    def __iter__(self) -> _WorkQueue:
-        return self
-
-    def __next__(self) -> int:
-        index = next(self._counter)  # atomic under the interpreter lock
-        if index >= self._size:
-            raise StopIteration
-        return index

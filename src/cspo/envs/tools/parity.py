@@ -16,9 +16,8 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.replay import NavigationReplay
-from cspo.envs.replay import Field, Replay
+from cspo.envs.replay import Field, Recording, Replay, Shapes
 from cspo.envs.tasks import FACTS, NAMESPACE
 from cspo.envs.velocity.replay import VelocityReplay
 from cspo.errors import CspoError, nearest
@@ -118,15 +117,13 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
     return ParityReport(str(path), name, "resets", rows, mujoco.__version__, tuple(reports))
 
 
-def _present(fields: Sequence[Field], arrays: Mapping[str, FloatArray]) -> list[Field]:
+def _present(fields: Sequence[Field], arrays: Recording) -> list[Field]:
     """Leave out optional fields that a file does not have."""
     return [field for field in fields if field.key in arrays or not field.optional]
 
 
 def _compare(
-    fields: Sequence[Field],
-    outcomes: Iterable[Mapping[str, Any]],
-    arrays: Mapping[str, FloatArray],
+    fields: Sequence[Field], outcomes: Iterable[Mapping[str, Any]], arrays: Recording
 ) -> list[FieldReport]:
     """Compare our values with the recorded ones, row by row."""
     errors: list[list[float]] = [[] for _ in fields]
@@ -155,7 +152,7 @@ def _cell(value: float | None) -> str:
     return f"{'nan' if value is None else format(value, '.1e') if value else '0':>9}"
 
 
-def _load(path: str | Path) -> dict[str, FloatArray]:
+def _load(path: str | Path) -> Recording:
     """Read the numeric arrays of a file; text arrays (names) are left out."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -186,12 +183,7 @@ def _player(path: str | Path, task: str | None) -> tuple[str, Replay]:
     raise CspoError(f"there is no task {name!r}: {hint}")
 
 
-def _check_shapes(
-    path: str | Path,
-    arrays: Mapping[str, FloatArray],
-    shapes: Mapping[str, tuple[int, ...]],
-    required: set[str],
-) -> int:
+def _check_shapes(path: str | Path, arrays: Recording, shapes: Shapes, required: set[str]) -> int:
     """Return the number of rows, if every array that will be used has the right shape."""
     missing = sorted(required - arrays.keys())
     if missing:

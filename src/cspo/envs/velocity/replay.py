@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cspo.envs.batch import FloatArray
-from cspo.envs.replay import Field, Replay
+from cspo.envs.replay import Field, Recording, Replay
 from cspo.envs.velocity.task import VelocityEnv
 
 TOLERANCE = 1e-5
@@ -53,7 +52,7 @@ class VelocityReplay(Replay):
             Field("obs_contact_forces", "obs", slice(-forces, None), FORCE_TOLERANCE),
         ]
 
-    def step(self, trace: Mapping[str, FloatArray], row: int) -> Mapping[str, Any]:
+    def step(self, trace: Recording, row: int) -> Mapping[str, Any]:
         """Put the environment into the state before `row` and step it."""
         qpos, qvel, warmstart = (
             trace[f"{key}_before"][row] for key in ("qpos", "qvel", "qacc_warmstart")
@@ -71,7 +70,7 @@ class VelocityReplay(Replay):
         return {"obs": self.env.reset(seed)[0], "qpos": self.data.qpos, "qvel": self.data.qvel}
 
 
-def _begins(trace: Mapping[str, FloatArray], row: int) -> bool:
+def _begins(trace: Recording, row: int) -> bool:
     """Whether an episode begins at `row`."""
     if row == 0:
         return True
@@ -80,7 +79,7 @@ def _begins(trace: Mapping[str, FloatArray], row: int) -> bool:
     return bool(other or trace["terminated"][last] or trace["truncated"][last])
 
 
-def _continues(trace: Mapping[str, FloatArray], row: int) -> bool:
+def _continues(trace: Recording, row: int) -> bool:
     """Whether `row` starts exactly where the row before it ended."""
     return not _begins(trace, row) and all(
         np.array_equal(trace[f"{key}_before"][row], trace[f"{key}_after"][row - 1])
