@@ -48,19 +48,19 @@ def all_tables(results: Results) -> list[Table]:
 def write_results(results: Results, out: Path) -> list[Path]:
     """Write the report on results that have been read."""
     from cspo.lab.report.figures import draw_figures, render
-    from cspo.lab.report.page import FIGURES, TABLES, make_page
+    from cspo.lab.report.page import make_page
 
     _refuse_mixed_limits(results)
     tables = all_tables(results)
     try:
-        for folder in (out, out / TABLES, out / FIGURES):
+        for folder in (out, out / "tables", out / "figures"):
             folder.mkdir(parents=True, exist_ok=True)
-        files = [path for table in tables for path in write_table(table, out / TABLES)]
+        files = [path for table in tables for path in write_table(table, out / "tables")]
         captions = []
         for name, caption, figure in draw_figures(results):
             captions.append((name, caption))
             for kind in ("svg", "png"):
-                files.append(out / FIGURES / f"{name}.{kind}")
+                files.append(out / "figures" / f"{name}.{kind}")
                 write_bytes(files[-1], render(figure, kind))
         write_text(out / "index.html", make_page(results, tables, captions))
     except OSError as fault:
