@@ -88,11 +88,15 @@ class Results:
 
     def cell(self, task: str, label: str) -> Cell | None:
         """Return one cell, or None if there is no such run."""
-        return next((cell for cell in self.cells if (cell.task, cell.label) == (task, label)), None)
+        return next((cell for cell in self.of_task(task) if cell.label == label), None)
+
+    def of_task(self, task: str) -> list[Cell]:
+        """Return the cells of a task."""
+        return [cell for cell in self.cells if cell.task == task]
 
     def is_best(self, cell: Cell) -> bool:
         """Return whether a cell has the highest return of those that keep the limit."""
-        rivals = [one for one in self.cells if one.task == cell.task and one.feasible]
+        rivals = [one for one in self.of_task(cell.task) if one.feasible]
         return cell.feasible and cell.returns.value == max(one.returns.value for one in rivals)
 
 
@@ -158,8 +162,7 @@ def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]
             notes.append(f"{said}: {few(listed)}.")
     for cell in cells:
         which = f"The runs of {cell.label} on {cell.task}"
-        configs = [{} if run.config is None else to_dict(run.config) for run in cell.runs]
-        if len(set(map(fingerprint, configs))) > 1:
+        if len({fingerprint(to_dict(run.config) if run.config else {}) for run in cell.runs}) > 1:
             notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
             notes.append(f"{which} have different cost limits.")

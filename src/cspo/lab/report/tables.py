@@ -82,7 +82,7 @@ def main_table(results: Results) -> Table:
     rows = []
     for task in results.tasks:
         returns, costs = [paper.task_name(task)], ["C (limit)"]
-        limits = {cell.limit for cell in results.cells if cell.task == task}
+        limits = {cell.limit for cell in results.of_task(task)}
         if len(limits) == 1:
             costs = [f"C ({min(limits):g})"]
         for cell in (results.cell(task, label) for label in results.labels):
@@ -120,7 +120,7 @@ def recovery_table(results: Results) -> Table:
     """TTS, RP, #V and VF of every algorithm on every task; the lowest TTS is bold."""
     rows = []
     for task in results.tasks:
-        known = [cell.recovery.tts.mean for cell in results.cells if cell.task == task]
+        known = [cell.recovery.tts.mean for cell in results.of_task(task)]
         fastest = min((value for value in known if not math.isnan(value)), default=math.nan)
         for name in METRICS:
             row = [paper.task_name(task) if name == "TTS" else "", name]
