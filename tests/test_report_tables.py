@@ -15,7 +15,7 @@ import pytest
 from cspo.errors import CspoError
 from cspo.lab.report import Results, collect, paper
 from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
-from cspo.lab.report.formats import Entry, Table, latex, to_csv, to_latex, to_markdown, write_table
+from cspo.lab.report.formats import Bold, Table, latex, to_csv, to_latex, to_markdown, write_table
 from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import last_epochs
 from cspo.lab.report.runs import parts_of
@@ -89,7 +89,7 @@ def test_cells_hold_all_seeds_in_the_paper_s_order(small: Results) -> None:
     assert cell is not None
     assert (cell.seeds, cell.steps, cell.epochs, cell.limit) == (2, 160_000, 2, 25.0)
     assert (cell.returns.value, cell.returns.low, cell.returns.high) == (100.0, 99.0, 101.0)
-    np.testing.assert_array_equal(cell.seed_returns, [99.0, 101.0])
+    np.testing.assert_array_equal(cell.of_seeds("return"), [99.0, 101.0])
     assert cell.feasible
     assert small.cell(HOPPER, "zeta").feasible  # type: ignore[union-attr]  # a cost at the limit keeps it
     assert not small.cell(HOPPER, "ppo-lag").feasible  # type: ignore[union-attr]
@@ -106,14 +106,14 @@ def test_results_are_over_the_last_fifth_of_a_run_and_at_most_the_paper_s_100_ep
 def test_main_table_has_the_paper_s_layout(small: Results) -> None:
     table = main_table(small)
     assert table.header == ("Task", "CSPO", "PPO-Lag", "zeta")
-    texts = [[entry.text for entry in row] for row in table.rows]
+    texts = [list(row) for row in table.rows]
     assert texts == [
         ["Hopper", "100.00 ± 1.00", "200.00 ± 1.00", "90.00 ± 1.00"],
         ["C (25)", "20.0 ± 0.0", "30.0 ± 0.0", "25.0 ± 0.0"],
         ["PointGoal", "5.00 ± 1.00", "–", "–"],
         ["C (25)", "26.0 ± 0.0", "–", "–"],
     ]
-    bold = [entry.text for row in table.rows for entry in row if entry.bold]
+    bold = [text for row in table.rows for text in row if isinstance(text, Bold)]
     assert bold == [
         "100.00 ± 1.00"
     ]  # PPO-Lag's is higher, but above the limit; PointGoal has no feasible one
@@ -140,19 +140,19 @@ def test_a_study_of_the_paper_s_size_has_no_such_note(tmp_path: Path) -> None:
     assert not [note for note in table.notes if "paper" in note]
     assert results.cells[0].returns.value == pytest.approx(1702.0)  # only the last 100 epochs
     assert main_comparison(results).title == "Return and cost beside the paper's"
-    rows = {row[2].text: row for row in main_comparison(results).rows}
-    assert [entry.text for entry in rows["return"][4:]] == [
+    rows = {row[2]: row for row in main_comparison(results).rows}
+    assert list(rows["return"][4:]) == [
         "1691.92 ± 70.00",
         "+10.08",
         "inside",
         "yes",
     ]
-    assert [entry.text for entry in rows["cost"][4:]] == ["7.1 ± 6.1", "+4.9", "inside", "yes"]
+    assert list(rows["cost"][4:]) == ["7.1 ± 6.1", "+4.9", "inside", "yes"]
 
 
 def test_beside_the_paper(small: Results) -> None:
     table = main_comparison(small)
-    texts = [[entry.text for entry in row] for row in table.rows]
+    texts = [list(row) for row in table.rows]
     assert texts == [
         [
             "Hopper",
@@ -193,8 +193,8 @@ def test_beside_the_paper(small: Results) -> None:
 def test_one_seed_has_no_interval_to_compare(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{HOPPER}-cspo-seed0", 1700.0, np.full(10, 7.0))
     results = collect([tmp_path])
-    assert main_table(results).rows[0][1].text == "1700.00"
-    assert {row[-1].text for row in main_comparison(results).rows} == {"one seed: no interval"}
+    assert main_table(results).rows[0][1] == "1700.00"
+    assert {row[-1] for row in main_comparison(results).rows} == {"one seed: no interval"}
     assert "One seed has no interval" in " ".join(main_table(results).notes)
 
 
@@ -202,8 +202,8 @@ def test_another_limit_is_not_compared_with_the_paper(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{HOPPER}-cspo-seed0", 1700.0, np.full(10, 7.0), limit=10.0)
     write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed0", 1700.0, np.full(10, 7.0))
     results = collect([tmp_path])
-    assert {row[1].text for row in main_comparison(results).rows} == {"PPO-Lag"}
-    assert [entry.text for entry in main_table(results).rows[1]] == [
+    assert {row[1] for row in main_comparison(results).rows} == {"PPO-Lag"}
+    assert list(main_table(results).rows[1]) == [
         "C (limit)",
         "7.0 (10)",
         "7.0 (25)",
@@ -219,24 +219,20 @@ def test_recovery_table_counts_and_bold(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed0", -2.0, slow)
     results = collect([tmp_path])
     table = recovery_table(results)
-    texts = [[entry.text for entry in row] for row in table.rows]
+    texts = [list(row) for row in table.rows]
     assert texts == [
         ["Hopper", "TTS", "1.00 (1/2)", "3.00"],
         ["", "RP", "1.000 (1/2)", "–"],
         ["", "#V", "1.0 ± 1.4", "4.0"],
         ["", "VF", "0.143 ± 0.202", "0.571"],
     ]
-    assert [entry.text for row in table.rows for entry in row if entry.bold] == ["1.00 (1/2)"]
+    assert [text for row in table.rows for text in row if isinstance(text, Bold)] == ["1.00 (1/2)"]
     assert "of the 7 after the first 30 %" in table.notes[0]
     assert "Violations: 4." in table.notes[1]
     assert "0 under way when the window began, 1 still open at the end" in table.notes[1]
     assert "1 that began at a return of zero or less" in table.notes[1]
     assert "Runs without a violation that ended: 1" in table.notes[1]
-    beside = {
-        row[2].text: [entry.text for entry in row]
-        for row in recovery_comparison(results).rows
-        if row[1].text == "CSPO"
-    }
+    beside = {row[2]: list(row) for row in recovery_comparison(results).rows if row[1] == "CSPO"}
     assert beside["#V"][5:] == [
         "–",
         "–",
@@ -261,12 +257,12 @@ def test_split_table_and_its_comparison(tmp_path: Path) -> None:
     write_csv(tmp_path, f"{task}-cspo-seed0", 4.0, g, gradient_norm=norms)
     write_csv(tmp_path, f"{task}-ppo-lag-seed0", 4.0, g)  # logs no norm
     results = collect([tmp_path])
-    texts = [[entry.text for entry in row] for row in split_table(results).rows]
+    texts = [list(row) for row in split_table(results).rows]
     assert texts == [
         ["Ant", "CSPO", "Flat", "1.00", "1.000", "1"],
         ["Ant", "CSPO", "Steep", "2.00", "1.000", "1"],
     ]
-    beside = [[entry.text for entry in row[2:]] for row in split_comparison(results).rows]
+    beside = [list(row[2:]) for row in split_comparison(results).rows]
     assert beside[0] == ["flat TTS", "1.00 (1)", "3.63", "-2.63", "–", "the paper prints none"]
     assert beside[2] == ["steep TTS", "2.00 (1)", "5.25", "-3.25", "–", "the paper prints none"]
 
@@ -277,8 +273,8 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
     results = collect([tmp_path])
     assert results.labels == ("cspo alpha-0.05", "cspo alpha-0.5", "cspo alpha-10")  # by number
     table = variants_table(results)
-    assert [row[2].text for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
-    assert [entry.text for entry in table.rows[0][3:]] == [
+    assert [row[2] for row in table.rows] == ["alpha-0.05", "alpha-0.5", "alpha-10"]
+    assert list(table.rows[0][3:]) == [
         "7.00",
         "5.0",
         "25",
@@ -292,7 +288,7 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
     assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
     for algorithm in ("cspo", "ppo-lag"):
         write_csv(tmp_path, f"{HOPPER}-{algorithm}-seed0", 8.0, np.full(10, 5.0))
-    rows = [[entry.text for entry in row[1:4]] for row in variants_table(collect([tmp_path])).rows]
+    rows = [list(row[1:4]) for row in variants_table(collect([tmp_path])).rows]
     assert rows[0] == ["CSPO", "default", "8.00"], "an algorithm stands beside its variants"
     assert len(rows) == 4, "one without variants does not"
 
@@ -300,12 +296,12 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
 def test_probability_of_improvement_table(small: Results) -> None:
     table = improvement_table(small)
     assert table.header == ("Task", "CSPO > PPO-Lag", "CSPO > zeta")
-    assert [entry.text for entry in table.rows[0]] == [
+    assert list(table.rows[0]) == [
         "Hopper",
         "0.00 [0.00, 0.00]",
         "1.00 [1.00, 1.00]",
     ]
-    assert [entry.text for entry in table.rows[1]] == ["PointGoal", "–", "–"]
+    assert list(table.rows[1]) == ["PointGoal", "–", "–"]
     assert not improvement_table(small, "nobody").rows
 
 
@@ -327,7 +323,7 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
     write_csv(tmp_path, f"{GOAL}-ppo-lag-seed0", 90.0, np.full(10, 26.0))  # without ours: no row
     table = versus_table(collect([tmp_path]))
     assert table.header[3:] == ("return", "VF", "TTS", "worst cost")
-    assert [[entry.text for entry in row] for row in table.rows] == [
+    assert [list(row) for row in table.rows] == [
         # The seed both have; no interval, no word.
         ["Hopper", "APPO", "yes / no", "+10.00", "-0.857", "–", "+0.0"],
         [
@@ -339,7 +335,7 @@ def test_versus_tells_better_and_worse_only_where_the_seeds_do(tmp_path: Path) -
         ["Hopper", "FOCOPS", "yes / no", "+20.00", "-0.810", "–", "+0.3"],
     ]
     worse = versus_table(collect([tmp_path]), "ppo-lag")
-    assert worse.rows[0][4].text == "+0.619 [+0.414, +0.824] worse"
+    assert worse.rows[0][4] == "+0.619 [+0.414, +0.824] worse"
 
 
 def test_csv_has_every_number_in_full(small: Results) -> None:
@@ -371,7 +367,7 @@ HOSTILE = Table(
     name="hostile",
     title="50 % of #1 & more_",
     header=("a_b", "x|y"),
-    rows=((Entry("{\\x} ~ ^ $1"), Entry("-3.5 ± 0.5", bold=True)), (Entry("<b>"), Entry("–"))),
+    rows=(("{\\x} ~ ^ $1", Bold("-3.5 ± 0.5")), ("<b>", "–")),
     records=({"a": 'say "1,2"', "b": math.nan},),
     notes=("5 [6] _*_ `c`",),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cspo.types import FloatArray
-from cspo.use.intervals import LEVEL, RESAMPLES, SEED, bootstrap
+from cspo.use.intervals import LEVEL, bootstrap
 
 TRIM = 0.25  # share cut from each end
 
@@ -63,23 +63,17 @@ def iqm(values: ArrayLike) -> float:
     return float(trim_mean(known, TRIM)) if len(known) else math.nan
 
 
-def iqm_estimate(
-    values: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> Estimate:
+def iqm_estimate(values: ArrayLike, **options: Any) -> Estimate:
     """Return the interquartile mean over seeds and epochs, with a bootstrap interval over seeds.
 
     Args:
         values: (seeds, epochs)
-        level: Coverage of the interval.
-        resamples: Number of bootstrap resamples.
-        seed: Of the generator that draws them.
+        options: `level`, `resamples` and `seed` of `bootstrap`.
     """
-    return stratified_iqm([values], level, resamples, seed)
+    return stratified_iqm([values], **options)
 
 
-def stratified_iqm(
-    values: Sequence[ArrayLike], level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> Estimate:
+def stratified_iqm(values: Sequence[ArrayLike], **options: Any) -> Estimate:
     """Return the interquartile mean over tasks, seeds and epochs.
 
     Each task's seeds are resampled on their own. Tasks with returns of different size need a
@@ -87,9 +81,7 @@ def stratified_iqm(
 
     Args:
         values: One (seeds, epochs) array per task.
-        level: Coverage of the interval.
-        resamples: Number of bootstrap resamples.
-        seed: Of the generator that draws them.
+        options: `level`, `resamples` and `seed` of `bootstrap`.
     """
     from scipy.stats import trim_mean
 
@@ -114,16 +106,13 @@ def stratified_iqm(
         return trim_mean(together, TRIM, axis=-1)
 
     seeds = [np.arange(len(task)) for task in tasks]
-    bounds = bootstrap(seeds, statistic, level=level, resamples=resamples, seed=seed)
-    return Estimate(value, *bounds)
+    return Estimate(value, *bootstrap(seeds, statistic, **options))
 
 
-def probability_of_improvement(
-    a: ArrayLike, b: ArrayLike, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = SEED
-) -> Estimate:
+def probability_of_improvement(a: ArrayLike, b: ArrayLike, **options: Any) -> Estimate:
     """Return P(A > B) + P(A = B) / 2 for one value per seed each, with a bootstrap interval.
 
-    It is Mann and Whitney's U over the number of pairs.
+    It is Mann and Whitney's U over the number of pairs; `options` are those of `bootstrap`.
     """
     first, second = _known(a), _known(b)
     if not len(first) or not len(second):
@@ -131,9 +120,7 @@ def probability_of_improvement(
     value = float(_share_of_wins(first, second))
     if min(len(first), len(second)) < 2:
         return Estimate(value)
-    sides = [first, second]
-    bounds = bootstrap(sides, _share_of_wins, level=level, resamples=resamples, seed=seed)
-    return Estimate(value, *bounds)
+    return Estimate(value, *bootstrap([first, second], _share_of_wins, **options))
 
 
 def difference_of_means(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +21,9 @@ from cspo.lab.metrics.series import Series
 from cspo.types import FloatArray
 
 SKIP = 0.3  # share of training before the window
+# What is averaged over seeds, and what is counted.
+AVERAGED = ("vf", "tts", "rp", "worst")
+COUNTED = ("open_at_start", "open_at_end", "rp_undefined", "unknown_epochs")
 SHARE = 0.3  # of violations that count as flat, and as steep
 
 
@@ -134,32 +139,25 @@ def _stretches(g: FloatArray) -> Iterator[tuple[int, int | None]]:
 
 def _violation(series: Series, start: int, end: int | None) -> Violation:
     final = None if end is None else float(series.returns[end])
-    return Violation(start, end, float(series.returns[start]), final, _gradient_norm(series, start))
-
-
-def _gradient_norm(series: Series, epoch: int) -> float | None:
-    """Return the logged norm of the gradient of the most violated constraint."""
-    most = int(np.argmax(series.cost[epoch] - series.limit[epoch]))
-    column = series.columns.get("gradient_norm", series.columns.get(f"gradient_norm_{most}"))
-    return None if column is None or math.isnan(column[epoch]) else float(column[epoch])
+    most = np.argmax(series.cost[start] - series.limit[start])  # violated constraint
+    norms = series.columns.get("gradient_norm", series.columns.get(f"gradient_norm_{most}"))
+    norm = None if norms is None or math.isnan(norms[start]) else float(norms[start])
+    return Violation(start, end, float(series.returns[start]), final, norm)
 
 
 def summarise(recoveries: Sequence[Recovery]) -> RecoverySummary:
     """Return mean and standard deviation over the seeds of one algorithm on one task."""
     with_window = [item for item in recoveries if item.window[1] > item.window[0]]
+    over_seeds: dict[str, Any] = {
+        **{name: spread([getattr(item, name) for item in recoveries]) for name in AVERAGED},
+        **{name: sum(getattr(item, name) for item in recoveries) for name in COUNTED},
+    }
     return RecoverySummary(
         seeds=len(recoveries),
-        vf=spread([item.vf for item in recoveries]),
         violating_epochs=spread([item.violating_epochs for item in with_window]),
-        tts=spread([item.tts for item in recoveries]),
-        rp=spread([item.rp for item in recoveries]),
         violations=sum(len(item.violations) for item in recoveries),
-        open_at_start=sum(item.open_at_start for item in recoveries),
-        open_at_end=sum(item.open_at_end for item in recoveries),
-        rp_undefined=sum(item.rp_undefined for item in recoveries),
-        unknown_epochs=sum(item.unknown_epochs for item in recoveries),
-        worst=spread([item.worst for item in recoveries]),
         without_violation=sum(math.isnan(item.tts) for item in recoveries),
+        **over_seeds,
     )
 
 
@@ -174,8 +172,8 @@ def sensitivity_split(recoveries: Sequence[Recovery], share: float = SHARE) -> d
     pooled = [v for v in ended if v.gradient_norm is not None]
     norms = np.array([v.gradient_norm for v in pooled], dtype=np.float64)
     low, high = np.quantile(norms, [share, 1.0 - share]) if pooled else (math.nan, math.nan)
-    flat = [v for v, norm in zip(pooled, norms, strict=True) if low < high and norm <= low]
-    steep = [v for v, norm in zip(pooled, norms, strict=True) if low < high and norm >= high]
+    flat = list(compress(pooled, (norms <= low) & (low < high)))
+    steep = list(compress(pooled, (norms >= high) & (low < high)))
     return {"flat": _part(flat, float(low)), "steep": _part(steep, float(high))}
 
 

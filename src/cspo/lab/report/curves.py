@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,32 +54,14 @@ class Quantity:
         return series.cost[:, self.constraint] if known else None
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """A quantity of S seeds over n epochs; nan where a seed has no value."""
 
     steps: FloatArray  # (n,)
     seeds: FloatArray  # (S, n)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean over seeds (n,)."""
-        return self._over_seeds(np.nanmean)
-
-    @property
-    def low(self) -> FloatArray:
-        """Smallest seed (n,)."""
-        return self._over_seeds(np.nanmin)
-
-    @property
-    def high(self) -> FloatArray:
-        """Largest seed (n,)."""
-        return self._over_seeds(np.nanmax)
-
-    def _over_seeds(self, function: Callable[..., FloatArray]) -> FloatArray:
-        with warnings.catch_warnings():  # an epoch without any value is nan, as it should be
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return function(self.seeds, axis=0)
+    mean: FloatArray  # (n,), over seeds
+    low: FloatArray  # (n,), the smallest seed
+    high: FloatArray  # (n,)
 
 
 def quantities(cells: Iterable[Cell]) -> list[Quantity]:
@@ -101,25 +83,27 @@ def quantities(cells: Iterable[Cell]) -> list[Quantity]:
 def band(cell: Cell, quantity: Quantity) -> Band | None:
     """Return a quantity of all seeds on the steps of the longest run, or None if no run has it."""
     rows = [(run.series.steps, quantity.of(run.series)) for run in cell.runs]
-    given = [(steps, values) for steps, values in rows if values is not None and len(steps)]
+    given = [(steps, values) for steps, values in rows if values is not None]
     if not any(np.isfinite(values).any() for _, values in given):
         return None
     grid = max((steps for steps, _ in rows), key=len)  # the same for every quantity of the cell
-    return Band(grid, np.array([_onto(grid, steps, values) for steps, values in given]))
+    seeds = np.array([_onto(grid, steps, values) for steps, values in given])
+    with warnings.catch_warnings():  # an epoch without any value is nan, as it should be
+        warnings.simplefilter("ignore", RuntimeWarning)
+        over_seeds = (f(seeds, axis=0) for f in (np.nanmean, np.nanmin, np.nanmax))
+        return Band(grid, seeds, *over_seeds)
 
 
 def _onto(grid: FloatArray, steps: FloatArray, values: FloatArray) -> FloatArray:
     """Return values at the steps of `grid`; nan where the run has ended or not begun."""
     if np.array_equal(grid[: len(steps)], steps):
-        result = np.full(len(grid), np.nan)
-        result[: len(values)] = values
-        return result
+        return np.pad(values, (0, len(grid) - len(values)), constant_values=np.nan)
     return np.interp(grid, steps, values, left=np.nan, right=np.nan)
 
 
 def limits(cells: Sequence[Cell], constraint: int) -> list[float]:
     """Return the distinct limits of some cells at the end of training."""
-    ends = [run.series.limit[-1] for cell in cells for run in cell.runs if len(run.series.limit)]
+    ends = [run.series.limit[-1] for cell in cells for run in cell.runs]
     found = {float(end[constraint]) for end in ends if constraint < len(end)}
     return sorted(value for value in found if math.isfinite(value))
 
@@ -129,21 +113,13 @@ def curve_data(results: Results) -> dict[str, Any]:
 
     There are few enough numbers in it that the page stays a few megabytes.
     """
-    drawn = {
-        task: _drawn([cell for cell in results.cells if cell.task == task])
-        for task in results.tasks
-    }
+    drawn = {task: _drawn(results.of_task(task)) for task in results.tasks}
     counts = [len(values.seeds) for curves in drawn.values() for _, _, values in curves]
     points = _points(sum(3 if seeds > 1 else 1 for seeds in counts))
     seed_points = min(points, _points(sum(seeds for seeds in counts if seeds > 1)))
     looks = {
-        label: {
-            "colour": look.colour,
-            "dark": look.dark,
-            "dash": look.dash,
-            "bold": look.stands_out,
-        }
-        for label, look in looks_of(results.cells).items()
+        label: {"colour": it.colour, "dark": it.dark, "dash": it.dash, "bold": it.stands_out}
+        for label, it in looks_of(results.cells).items()
     }
     tasks = [_task(task, curves, points, seed_points) for task, curves in drawn.items() if curves]
     return {"looks": looks, "tasks": tasks}

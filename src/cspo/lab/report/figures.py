@@ -43,23 +43,25 @@ def draw_figures(results: Results) -> Iterator[tuple[str, str, Any]]:
     """Yield the name of a file without its ending, what the figure shows, and the figure."""
     from matplotlib import rc_context
 
-    figures: list[tuple[str, str, Callable[..., Any], str | None]] = []
-    for task in results.tasks:
-        name, caption = f"curves-{file_name(task)}", f"{task}: return and cost"
-        figures.append((name, caption, learning_curves, task))
+    tasks = {task: file_name(task) for task in results.tasks}
     recovered = "How often the limit is violated, how long recovery takes and what it costs"
     varied = "Return and cost of every variant, with 95 % intervals over seeds"
-    figures += [
-        ("oscillation", "Cost of every seed against the limit", oscillation, None),
-        ("recovery", recovered, recovery, None),
-        ("ablation", varied, ablation, None),
+    traced = "multiplier and sensitivity; what is always zero is left out"
+    figures: list[tuple[str, str, Callable[..., Any], Sequence[Cell]]] = [
+        *(
+            (f"curves-{name}", f"{task}: return and cost", learning_curves, results.of_task(task))
+            for task, name in tasks.items()
+        ),
+        ("oscillation", "Cost of every seed against the limit", oscillation, results.cells),
+        ("recovery", recovered, recovery, results.cells),
+        ("ablation", varied, ablation, results.cells),
+        *(
+            (f"traces-{name}", f"{task}: {traced}", traces, results.of_task(task))
+            for task, name in tasks.items()
+        ),
     ]
-    for task in results.tasks:
-        caption = f"{task}: multiplier and sensitivity; what is always zero is left out"
-        figures.append((f"traces-{file_name(task)}", caption, traces, task))
     looks = looks_of(results.cells)
-    for name, caption, draw, only in figures:
-        cells = [cell for cell in results.cells if only in (None, cell.task)]
+    for name, caption, draw, cells in figures:
         with rc_context(STYLE):
             figure = draw(cells, {cell.label: looks[cell.label] for cell in cells})
         if figure is not None:
@@ -92,25 +94,16 @@ def _short(task: str) -> str:
 
 def learning_curves(cells: Sequence[Cell], looks: Looks) -> Any:
     """Return above, every cost below with its limit."""
-    shown = [item for item in quantities(cells) if item.is_result]
-    figure = _stacked(cells, [(item, cells) for item in shown], looks, 2.5)
-    legend_of(figure, looks, limit=True)
-    return figure
+    shown = [(item, cells) for item in quantities(cells) if item.is_result]
+    return _stacked(cells, shown, looks, 2.5)
 
 
 def traces(cells: Sequence[Cell], looks: Looks) -> Any:
     """Multiplier, effective multiplier, weight and gradient norm, as far as they were logged."""
-    logged = [
-        (item, acting)
-        for item in quantities(cells)
-        if not item.is_result and (acting := [cell for cell in cells if _acts(cell, item)])
-    ]
-    if not logged:
-        return None
-    figure = _stacked(cells, logged, looks, 1.9)
-    drawn = {cell.label for _, acting in logged for cell in acting}
-    legend_of(figure, {label: look for label, look in looks.items() if label in drawn})
-    return figure
+    items = [item for item in quantities(cells) if not item.is_result]
+    acting = [(item, [cell for cell in cells if _acts(cell, item)]) for item in items]
+    logged = [(item, chosen) for item, chosen in acting if chosen]
+    return _stacked(cells, logged, looks, 1.9) if logged else None
 
 
 def _acts(cell: Cell, item: Quantity) -> bool:
@@ -132,6 +125,9 @@ def _stacked(
     label_steps(panels[-1, 0], cells)
     head(figure, cells)
     figure.align_ylabels(panels)
+    shown = {cell.label for _, chosen in drawn for cell in chosen}
+    limited = any(item.constraint is not None for item, _ in drawn)
+    legend_of(figure, {label: looks[label] for label in looks if label in shown}, limited)
     return figure
 
 
@@ -146,14 +142,19 @@ def oscillation(cells: Sequence[Cell], looks: Looks) -> Any:
     if len(labels) < 2:
         return None  # a comparison takes two
     tasks = {cell.task: [one for one in chosen if one.task == cell.task] for cell in cells}
-    rows = [(task, item) for task in tasks for item in _costs(tasks[task])]
+    rows = [
+        (task, item)
+        for task, here in tasks.items()
+        for item in quantities(here)
+        if item.constraint is not None
+    ]
     across = len(labels) <= MOST_ACROSS
     if across:
-        width, shared = 13 / max(4, len(labels)), {"sharex": "row", "sharey": "row"}
-        figure, panels = new_figure(len(rows), len(labels), width, 2.0, **shared)
+        size = len(rows), len(labels), 13 / max(4, len(labels)), 2.0
+        figure, panels = new_figure(*size, sharex="row", sharey="row")
     else:
-        shared = {"sharex": "col", "sharey": "col"}
-        figure, turned = new_figure(len(labels), len(rows), 3.4, 1.25, **shared)
+        size = len(labels), len(rows), 3.4, 1.25
+        figure, turned = new_figure(*size, sharex="col", sharey="col")
         panels = turned.T
     for (task, item), line in zip(rows, panels, strict=True):
         here = {cell.label: cell for cell in tasks[task]}
@@ -177,10 +178,6 @@ def oscillation(cells: Sequence[Cell], looks: Looks) -> Any:
     figure.supxlabel("environment steps", fontsize=9.5)
     figure.suptitle("Cost of single seeds; the dashed line is the limit", fontsize=11)
     return figure
-
-
-def _costs(cells: Sequence[Cell]) -> list[Quantity]:
-    return [item for item in quantities(cells) if item.constraint is not None]
 
 
 def recovery(cells: Sequence[Cell], looks: Looks) -> Any:
@@ -266,10 +263,10 @@ def ablation(cells: Sequence[Cell], looks: Looks) -> Any:
         for place, cell in enumerate(group):
             _interval(returns, place, cell.returns, looks[cell.label])
             _interval(costs, place, cell.cost, looks[cell.label])
-            ends = [value for run in cell.runs for value in run.series.limit[-1:].ravel()]
-            for limit in {float(value) for value in ends if np.isfinite(value)}:
-                ends_of_line = ([limit, limit], [place - 0.5, place + 0.5])
-                costs.plot(*ends_of_line, color=LIMIT, linewidth=1.2, linestyle="--")
+            for limit in {float(value) for run in cell.runs for value in run.series.limit[-1]}:
+                if math.isfinite(limit):
+                    across = ([limit, limit], [place - 0.5, place + 0.5])
+                    costs.plot(*across, color=LIMIT, linewidth=1.2, linestyle="--")
         for panel in (returns, costs):
             panel.set_ylim(len(group) - 0.4, -0.6)  # the first on top
             names = [escape(cell.variant or "default") for cell in group]

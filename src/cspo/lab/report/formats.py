@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cspo.lab.metrics import Estimate, Spread
 from cspo.runs.files import write_text
 
 UNDEFINED = "–"  # what a reader sees where there is no number
-Value = str | int | float | bool | None
+Record = dict[str, Any]  # text, numbers, yes or no; nan or None where undefined
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One cell as a reader sees it."""
-
-    text: str
-    bold: bool = False
+class Bold(str):
+    """A text of a table that stands out."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,32 @@ class Table:
     name: str  # of its files
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[Entry]]
-    records: Sequence[dict[str, Value]]  # the same keys in each; nan where undefined
+    rows: Sequence[Sequence[str]]  # `Bold` ones stand out
+    records: Sequence[Record]  # the same keys in each; nan where undefined
     notes: Sequence[str] = ()
     group: int = 1  # rows that belong together; a gap follows each group
     text_columns: int = 1  # first columns that hold names, the others hold numbers
 
+    @property
+    def number_columns(self) -> int:
+        """How many columns hold numbers."""
+        return len(self.header) - self.text_columns
 
-def row_of(*texts: str) -> tuple[Entry, ...]:
-    """Return a row in which nothing is bold."""
-    return tuple(map(Entry, texts))
+
+def yes_no(value: bool) -> str:
+    """Return whether something is so."""
+    return "yes" if value else "no"
+
+
+def span(values: Iterable[int]) -> str:
+    """Return whole numbers as "7" or "7 to 9"."""
+    known = sorted(values)
+    return " to ".join(f"{value:,}" for value in dict.fromkeys((known[0], known[-1])))
+
+
+def fields(name: str, value: Estimate) -> Record:
+    """Return a number and its bounds as fields of a record."""
+    return {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
 
 
 def fixed(value: float, digits: int, sign: str = "") -> str:
@@ -74,10 +89,10 @@ def with_bounds(value: Estimate, digits: int, sign: str = "") -> str:
 
 def write_table(table: Table, folder: Path) -> list[Path]:
     """Write NAME.csv, NAME.md and NAME.tex, and return their paths."""
-    written = {"csv": to_csv(table), "md": to_markdown(table), "tex": to_latex(table)}
-    paths = [folder / f"{table.name}.{ending}" for ending in written]
-    for path, text in zip(paths, written.values(), strict=True):
-        write_text(path, text)
+    paths = []
+    for ending, text in (("csv", to_csv), ("md", to_markdown), ("tex", to_latex)):
+        paths.append(folder / f"{table.name}.{ending}")
+        write_text(paths[-1], text(table))
     return paths
 
 
@@ -90,72 +105,72 @@ def to_csv(table: Table) -> str:
     return text.getvalue()
 
 
-def _plain(value: Value) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+def _plain(value: Any) -> str:
+    if value is None or value != value:
         return ""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return yes_no(value)
     return repr(float(value)) if isinstance(value, float) else str(value)
 
 
 def to_markdown(table: Table) -> str:
     """Return the table as GitHub draws it, with its title above and its notes below."""
-    numbers = len(table.header) - table.text_columns
-    rows = [
-        [_markdown(title) for title in table.header],
-        ["---"] * table.text_columns + ["---:"] * numbers,
-        *([_markdown(entry.text, entry.bold) for entry in row] for row in table.rows),
-    ]
-    lines = [f"## {table.title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-    if table.notes:
-        lines += ["", *(f"- {_markdown(note)}" for note in table.notes)]
-    return "\n".join(lines) + "\n"
-
-
-def _markdown(text: str, bold: bool = False) -> str:
-    escaped = re.sub(r"([\\|*_<`])", r"\\\1", text).replace("\n", " ")
-    return f"**{escaped}**" if bold else escaped
-
-
-LATEX = r"""% needs \usepackage{{booktabs,graphicx}}
-\begin{{table*}}[t]
-\centering
-\scriptsize
-\setlength{{\tabcolsep}}{{2pt}}
-\caption{{{title}.}}
-\label{{tab:{name}}}
-\resizebox{{\ifdim\width>\textwidth\textwidth\else\width\fi}}{{!}}{{%
-\begin{{tabular}}{{@{{}}{columns}@{{}}}}
-\toprule
-{header} \\
-\midrule
-{rows}
-\bottomrule
-\end{{tabular}}%
-}}{notes}
-\end{{table*}}
-"""
+    return render("table.md", table=table, markdown=markdown)
 
 
 def to_latex(table: Table) -> str:
     r"""Return a `table*` environment; it needs `\usepackage{booktabs,graphicx}`."""
-    lines = []
-    for count, row in enumerate(table.rows, start=1):
-        cells = (rf"\textbf{{{latex(e.text)}}}" if e.bold else latex(e.text) for e in row)
-        lines.append(" & ".join(cells) + r" \\")
-        if table.group > 1 and count % table.group == 0 and count < len(table.rows):
-            lines.append(r"\addlinespace")
-    notes = " \\\\\n".join(map(latex, table.notes))
-    return LATEX.format(
-        title=latex(table.title),
-        name=table.name,
-        columns="l" * table.text_columns + "r" * (len(table.header) - table.text_columns),
-        header=" & ".join(map(latex, table.header)),
-        rows="\n".join(lines),
-        notes=f"\n\\par\\smallskip\\raggedright\\footnotesize\n{notes}" if notes else "",
+    return render("table.tex", table=table, latex=latex)
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a file of page/ filled in; what an HTML file is given is escaped."""
+    text: str = _environment(Path(template).suffix).get_template(template).render(values)
+    return text
+
+
+@cache
+def _environment(ending: str) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("cspo.lab.report", "page"),
+        autoescape=ending == ".html",
+        finalize=_escaped if ending == ".html" else None,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **(LATEX_MARKS if ending == ".tex" else {}),
     )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    environment.tests |= {"bold": lambda text: isinstance(text, Bold), "nan": math.isnan}
+    return environment
 
 
+def _escaped(value: Any) -> Any:
+    """Escape as `html.escape` does; jinja2 writes quotes as other, equal, entities.
+
+    Pages that are kept stay the same byte for byte when they are written again.
+    """
+    from markupsafe import Markup
+
+    return value if hasattr(value, "__html__") else Markup(html.escape(str(value)))
+
+
+def markdown(text: str) -> str:
+    """Return text in which Markdown sees nothing special, but for what is bold."""
+    escaped = re.sub(r"([\\|*_<`])", r"\\\1", text).replace("\n", " ")
+    return f"**{escaped}**" if isinstance(text, Bold) else escaped
+
+
+# Braces belong to LaTeX.
+LATEX_MARKS: dict[str, Any] = {
+    "block_start_string": "<%",
+    "block_end_string": "%>",
+    "variable_start_string": "<<",
+    "variable_end_string": ">>",
+}
 LATEX_OF: dict[str, str | int | None] = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -172,5 +187,6 @@ LATEX_OF: dict[str, str | int | None] = {
 
 
 def latex(text: str) -> str:
-    """Return text in which LaTeX sees nothing special."""
-    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", text.translate(str.maketrans(LATEX_OF)))
+    """Return text in which LaTeX sees nothing special, but for what is bold."""
+    escaped = re.sub(r"(?<![\w-])-(?=\d)", "$-$", text.translate(str.maketrans(LATEX_OF)))
+    return rf"\textbf{{{escaped}}}" if isinstance(text, Bold) else escaped

@@ -6,10 +6,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from cspo.algorithms.registry import Look
 from cspo.lab.report.curves import Band, Quantity, band, limits
+from cspo.lab.report.formats import span
 from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import Cell
 
@@ -66,14 +65,6 @@ def line_style(look: Look, points: int, thin: bool = False) -> dict[str, Any]:
     }
 
 
-def draw_band(panel: Any, values: Band, look: Look) -> None:
-    """Draw the mean over seeds, and shade from the smallest to the largest."""
-    panel.plot(values.steps, values.mean, **line_style(look, len(values.steps)))
-    if len(values.seeds) > 1:
-        shade = {"color": look.colour, "alpha": 0.15, "linewidth": 0, "zorder": 2}
-        panel.fill_between(values.steps, values.low, values.high, **shade)
-
-
 def draw_seeds(panel: Any, values: Band, look: Look) -> None:
     """Draw every seed as a thin line."""
     style = line_style(look._replace(dash=()), len(values.steps), thin=True)
@@ -84,10 +75,17 @@ def draw_seeds(panel: Any, values: Band, look: Look) -> None:
 def draw_bands(
     panel: Any, cells: Sequence[Cell], quantity: Quantity, looks: dict[str, Look]
 ) -> None:
-    """Draw one quantity of several cells, with the limits it is held against."""
+    """Draw one quantity of several cells, with the limits it is held against.
+
+    The line is the mean over seeds, shaded from the smallest to the largest.
+    """
     for cell in cells:
         if (values := band(cell, quantity)) is not None:
-            draw_band(panel, values, looks[cell.label])
+            look = looks[cell.label]
+            panel.plot(values.steps, values.mean, **line_style(look, len(values.steps)))
+            if len(values.seeds) > 1:
+                shade = {"color": look.colour, "alpha": 0.15, "linewidth": 0, "zorder": 2}
+                panel.fill_between(values.steps, values.low, values.high, **shade)
     draw_limits(panel, cells, quantity)
     if quantity.constraint is not None:
         begin_at_zero(panel)
@@ -114,8 +112,8 @@ def label_steps(panel: Any, cells: Sequence[Cell]) -> None:
     """Write the axis in thousands or millions of steps, up to the end of the longest run."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    ends = [run.series.steps[-1] for cell in cells for run in cell.runs if len(run.series.steps)]
-    longest = float(np.max(ends)) if ends else 0.0
+    ends = (run.series.steps[-1] for cell in cells for run in cell.runs)
+    longest = float(max(ends, default=0.0))
     unit, name = next(((u, n) for u, n in ((1e6, "M"), (1e3, "k")) if longest >= u), (1.0, ""))
     written = FuncFormatter(lambda value, _: f"{value / unit:g}{name if value else ''}")
     panel.xaxis.set_major_locator(MaxNLocator(5))
@@ -157,8 +155,7 @@ def wrapped(text: str, width: int) -> str:
 
 def head(figure: Any, cells: Sequence[Cell]) -> None:
     """Write the task of the cells above a figure, and what a band is."""
-    counts = sorted({cell.seeds for cell in cells})
-    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    seeds = span(cell.seeds for cell in cells)
     said = f"mean of {seeds} seeds, shaded from the smallest to the largest"
     text = wrapped(cells[0].task, 80)
-    figure.suptitle(f"{text}\n{'one seed' if counts[-1] == 1 else said}", fontsize=10)
+    figure.suptitle(f"{text}\n{'one seed' if seeds == '1' else said}", fontsize=10)

@@ -53,7 +53,7 @@ def task_name(task: str) -> str:
 
 def task_rank(task: str) -> tuple[int, str]:
     """Return a sort key: the paper's order, then the alphabet."""
-    return _rank(list(TASKS), native_name(task) or task), task
+    return _rank([*TASKS], native_name(task) or task), task
 
 
 def algorithm_rank(algo: str) -> tuple[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -13,32 +13,32 @@ import numpy as np
 
 from cspo.config import to_dict
 from cspo.errors import CspoError
-from cspo.lab.metrics import Estimate, RecoverySummary, Spread, iqm, iqm_estimate, spread, summarise
+from cspo.lab.metrics import SplitPart, iqm, iqm_estimate, sensitivity_split, summarise
 from cspo.lab.report import paper
 from cspo.lab.report.runs import RunResult, few, fingerprint, read_folder
-from cspo.types import FloatArray
 
 
-@dataclass(frozen=True)
 class Cell:
     """All seeds of one algorithm, or of one variant of it, on one task."""
 
-    task: str
-    algo: str
-    variant: str  # "" without variants
-    label: str  # what it is called in tables: "cspo", or "cspo alpha-0.1"
-    runs: tuple[RunResult, ...]  # the finished ones; all of them as long as none is finished
-    returns: Estimate  # interquartile mean over the last epochs and seeds
-    cost: Estimate  # of the constraint that is violated most
-    limit: float  # of that constraint
-    constraint: int  # its number
-    epochs: int  # how many last epochs return and cost are over
-    recovery: RecoverySummary
-
-    @property
-    def seeds(self) -> int:
-        """Number of runs."""
-        return len(self.runs)
+    def __init__(self, group: Iterable[RunResult]) -> None:
+        """Take the finished runs; all of them as long as none is finished."""
+        group = list(group)
+        self.runs = runs = [run for run in group if run.finished] or group
+        self.task, self.algo, self.variant = runs[0].task, runs[0].algo, runs[0].variant
+        self.label = runs[0].label  # what it is called in tables: "cspo", or "cspo alpha-0.1"
+        self.seeds, self.epochs = len(runs), last_epochs(min(len(run.series) for run in runs))
+        self.last_returns = np.stack([run.series.returns[-self.epochs :] for run in runs])
+        constraints = min(run.series.cost.shape[1] for run in runs)
+        costs = [run.series.cost[-self.epochs :, :constraints] for run in runs]
+        by_constraint = np.stack(costs).transpose(2, 0, 1)  # (K, seeds, epochs)
+        limits = runs[0].series.limit[-1, :constraints]
+        self.constraint = int(np.argmax([iqm(cost) for cost in by_constraint] - limits))
+        self.limit = float(limits[self.constraint])  # of the constraint that is violated most
+        self.last_costs = by_constraint[self.constraint]  # (seeds, epochs), as the returns
+        # Interquartile means over the last epochs and seeds.
+        self.returns, self.cost = iqm_estimate(self.last_returns), iqm_estimate(self.last_costs)
+        self.recovery = summarise([run.recovery for run in runs])
 
     @property
     def steps(self) -> int:
@@ -56,20 +56,21 @@ class Cell:
         return all(run.finished for run in self.runs)
 
     @property
-    def seed_returns(self) -> FloatArray:
-        """(seeds,): interquartile mean of the return over the last epochs of each run."""
-        return np.array([iqm(run.series.returns[-self.epochs :]) for run in self.runs])
+    def split(self) -> dict[str, SplitPart]:
+        """Its violations where the constraint is flat, and where it is steep."""
+        return sensitivity_split([run.recovery for run in self.runs])
 
-    @property
-    def mean_return(self) -> Spread:
-        """Mean over the last epochs of each run, then mean and standard deviation over seeds."""
-        return spread([spread(run.series.returns[-self.epochs :]).mean for run in self.runs])
+    def of_seeds(self, name: str) -> list[float]:
+        """Return one number per run: "return" over the last epochs, or a recovery metric."""
+        if name == "return":
+            return [iqm(values) for values in self.last_returns]
+        return [getattr(run.recovery, name) for run in self.runs]
 
-    @property
-    def mean_cost(self) -> Spread:
-        """The same of the cost."""
-        costs = [run.series.cost[-self.epochs :, self.constraint] for run in self.runs]
-        return spread([spread(cost).mean for cost in costs])
+    def on_seeds_of(self, other: Cell) -> Cell:
+        """Return it without runs whose seed another cell lacks; unchanged if they share none."""
+        seeds = {run.seed for run in other.runs}
+        shared = [run for run in self.runs if run.seed in seeds]
+        return Cell(shared) if shared else self
 
 
 @dataclass(frozen=True)
@@ -77,17 +78,26 @@ class Results:
     """Everything a report is made from; tasks and labels are in the order of the paper's table."""
 
     name: str
-    runs: tuple[RunResult, ...]
-    left_out: tuple[RunResult, ...]  # of these: not finished, while others of their kind are
-    cells: tuple[Cell, ...]
+    runs: list[RunResult]
+    left_out: list[RunResult]  # of these: not finished, while others of their kind are
+    cells: list[Cell]
     tasks: tuple[str, ...]
     labels: tuple[str, ...]
-    notes: tuple[str, ...]  # runs that are missing or not finished, settings that differ
+    notes: list[str]  # runs that are missing or not finished, settings that differ
     description: str  # of the studies, in their own words
 
     def cell(self, task: str, label: str) -> Cell | None:
         """Return one cell, or None if there is no such run."""
-        return next((cell for cell in self.cells if (cell.task, cell.label) == (task, label)), None)
+        return next((cell for cell in self.of_task(task) if cell.label == label), None)
+
+    def of_task(self, task: str) -> list[Cell]:
+        """Return the cells of a task."""
+        return [cell for cell in self.cells if cell.task == task]
+
+    def is_best(self, cell: Cell) -> bool:
+        """Return whether a cell has the highest return of those that keep the limit."""
+        rivals = [one for one in self.of_task(cell.task) if one.feasible]
+        return cell.feasible and cell.returns.value == max(one.returns.value for one in rivals)
 
 
 def collect(folders: Sequence[Path | str]) -> Results:
@@ -109,17 +119,17 @@ def collect(folders: Sequence[Path | str]) -> Results:
                 f"{one.id} and {other.id} are both {one.task}, {one.label}, seed {one.seed}. "
                 "Report them one by one, or name the runs to compare."
             )
-    cells = tuple(_cell(list(group)) for _, group in groupby(runs, lambda run: _rank(run)[:2]))
+    cells = [Cell(group) for _, group in groupby(runs, lambda run: _rank(run)[:2])]
     used = {id(run) for cell in cells for run in cell.runs}
-    left_out = tuple(run for run in runs if id(run) not in used)
+    left_out = [run for run in runs if id(run) not in used]
     return Results(
         name=", ".join(dict.fromkeys(folder.name for folder in read)),
-        runs=tuple(runs),
+        runs=runs,
         left_out=left_out,
         cells=cells,
         tasks=tuple(dict.fromkeys(run.task for run in runs)),
         labels=tuple(dict.fromkeys(run.label for run in sorted(runs, key=_label_rank))),
-        notes=(*notes, *_notes_on(cells, left_out)),
+        notes=[*notes, *_notes_on(cells, left_out)],
         description=" ".join(dict.fromkeys(one.description for one in read if one.description)),
     )
 
@@ -140,39 +150,6 @@ def last_epochs(epochs: int) -> int:
     return max(1, min(paper.LAST_EPOCHS, round(epochs / 5)))
 
 
-def on_shared_seeds(first: Cell, second: Cell) -> tuple[Cell, Cell]:
-    """Return two cells without runs whose seed the other lacks; unchanged if they share none."""
-    shared = {run.seed for run in first.runs} & {run.seed for run in second.runs}
-    if not shared:
-        return first, second
-    kept = [[run for run in cell.runs if run.seed in shared] for cell in (first, second)]
-    return _cell(kept[0]), _cell(kept[1])
-
-
-def _cell(group: Sequence[RunResult]) -> Cell:
-    runs = [run for run in group if run.finished] or list(group)
-    epochs = last_epochs(min(len(run.series) for run in runs))
-    constraints = min(run.series.cost.shape[1] for run in runs)
-    # (seeds, epochs) each
-    returns = np.stack([run.series.returns[-epochs:] for run in runs])
-    costs = [np.stack([run.series.cost[-epochs:, k] for run in runs]) for k in range(constraints)]
-    limits = [float(runs[0].series.limit[-1, k]) for k in range(constraints)]
-    worst = int(np.argmax([iqm(cost) - limit for cost, limit in zip(costs, limits, strict=True)]))
-    return Cell(
-        task=runs[0].task,
-        algo=runs[0].algo,
-        variant=runs[0].variant,
-        label=runs[0].label,
-        runs=tuple(runs),
-        returns=iqm_estimate(returns),
-        cost=iqm_estimate(costs[worst]),
-        limit=limits[worst],
-        constraint=worst,
-        epochs=epochs,
-        recovery=summarise([run.recovery for run in runs]),
-    )
-
-
 def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]:
     notes = []
     shown = [run for cell in cells for run in cell.runs if not run.finished]
@@ -185,8 +162,7 @@ def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]
             notes.append(f"{said}: {few(listed)}.")
     for cell in cells:
         which = f"The runs of {cell.label} on {cell.task}"
-        configs = [{} if run.config is None else to_dict(run.config) for run in cell.runs]
-        if len(set(map(fingerprint, configs))) > 1:
+        if len({fingerprint(to_dict(run.config) if run.config else {}) for run in cell.runs}) > 1:
             notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
             notes.append(f"{which} have different cost limits.")

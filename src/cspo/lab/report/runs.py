@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,12 @@ class RunResult:
     seed: int
     config: TrainConfig | None  # None for a bare CSV file, or settings this version does not know
     series: Series
-    recovery: Recovery
     facts: dict[str, str]  # provenance, as text
+
+    @cached_property
+    def recovery(self) -> Recovery:
+        """How it recovers from violations."""
+        return recovery(self.series)
 
     @property
     def label(self) -> str:
@@ -127,8 +132,7 @@ def _read_run(folder: Path) -> RunResult:
         raise CspoError(f"{folder / 'config.toml'} does not name task, algo and seed.")
     series, variant = _with_steps(folder), variant_of(folder, settings)
     facts |= _summary_facts(folder)
-    config, metrics = _config(settings), recovery(series)
-    return RunResult(folder.name, task, algo, variant, seed, config, series, metrics, facts)
+    return RunResult(folder.name, task, algo, variant, seed, _config(settings), series, facts)
 
 
 def _with_steps(path: Path) -> Series:
@@ -140,10 +144,9 @@ def _with_steps(path: Path) -> Series:
 
 def _config(settings: Mapping[str, Any]) -> TrainConfig | None:
     """Return the settings; a plugin is not loaded: a report should run no code of a run folder."""
-    try:
-        return from_dict({key: value for key, value in settings.items() if key != "plugin"})
-    except CspoError:
-        return None
+    with contextlib.suppress(CspoError):
+        return from_dict({key: settings[key] for key in settings if key != "plugin"})
+    return None
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
@@ -199,4 +202,4 @@ def parts_of(stem: str) -> tuple[str, str, str, int] | None:
 
 def _read_csv(file: Path, task: str, algo: str, variant: str, seed: int) -> RunResult:
     series, facts = _with_steps(file), {"file": file.name}
-    return RunResult(file.stem, task, algo, variant, seed, None, series, recovery(series), facts)
+    return RunResult(file.stem, task, algo, variant, seed, None, series, facts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cspo.errors import CspoError
@@ -12,6 +12,12 @@ from cspo.lab.report.results import Results, collect
 from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
 from cspo.lab.report.versus import improvement_table, versus_table
 from cspo.runs.files import write_bytes, write_text
+
+# In the order of the page.
+TABLES: tuple[Callable[[Results], Table], ...] = (
+    *(main_table, main_comparison, recovery_table, recovery_comparison, split_table),
+    *(split_comparison, variants_table, versus_table, improvement_table),
+)
 
 
 def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -> list[Path]:
@@ -31,36 +37,25 @@ def report_folder(folders: Sequence[Path | str], out: Path | str | None = None) 
 
 def all_tables(results: Results) -> list[Table]:
     """Return every table the results have something for."""
-    made = (
-        main_table(results),
-        main_comparison(results),
-        recovery_table(results),
-        recovery_comparison(results),
-        split_table(results),
-        split_comparison(results),
-        variants_table(results),
-        versus_table(results),
-        improvement_table(results),
-    )
-    return [table for table in made if table.rows]
+    return [table for table in (make(results) for make in TABLES) if table.rows]
 
 
 def write_results(results: Results, out: Path) -> list[Path]:
     """Write the report on results that have been read."""
     from cspo.lab.report.figures import draw_figures, render
-    from cspo.lab.report.page import FIGURES, TABLES, make_page
+    from cspo.lab.report.page import make_page
 
     _refuse_mixed_limits(results)
     tables = all_tables(results)
     try:
-        for folder in (out, out / TABLES, out / FIGURES):
+        for folder in (out, out / "tables", out / "figures"):
             folder.mkdir(parents=True, exist_ok=True)
-        files = [path for table in tables for path in write_table(table, out / TABLES)]
+        files = [path for table in tables for path in write_table(table, out / "tables")]
         captions = []
         for name, caption, figure in draw_figures(results):
             captions.append((name, caption))
             for kind in ("svg", "png"):
-                files.append(out / FIGURES / f"{name}.{kind}")
+                files.append(out / "figures" / f"{name}.{kind}")
                 write_bytes(files[-1], render(figure, kind))
         write_text(out / "index.html", make_page(results, tables, captions))
     except OSError as fault:
