@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -86,8 +85,12 @@ class LocalEngine:
         # Plain data: the class of a plugin's settings is not known there yet.
         arguments = (theirs, to_dict(spec.config), str(folder), str(log))
         process = self._context.Process(target=_main, args=arguments, name=spec.id)
-        with _nothing_to_import():
+        # A new process would import the program that starts it: a run needs nothing of that.
+        program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
             process.start()
+        finally:
+            sys.modules["__main__"] = program
         theirs.close()
         handle = LocalHandle(process, ours)
         self._handles = [one for one in self._handles if one.poll() is None] + [handle]
@@ -141,22 +144,10 @@ class LocalHandle:
             self.process.join()
 
 
-@contextlib.contextmanager
-def _nothing_to_import() -> Iterator[None]:
-    """Keep a new process from importing the program that starts it: a run needs nothing of it."""
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
-
-
 def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
     """Train one run in a process of its own; answer None, or one line about what went wrong."""
-    if hasattr(os, "setpgid"):
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _write_to(log)
     try:
@@ -186,10 +177,9 @@ def _write_to(log: str) -> None:
     # On a full disk what is printed is lost, and training says why it stops.
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(log), exist_ok=True)
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        os.close(file)
+        with open(log, "ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
 
 
 def in_one_line(error: BaseException) -> str:

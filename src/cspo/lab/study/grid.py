@@ -92,8 +92,8 @@ class StudyProblems(CspoError):
 
 def shipped_studies() -> list[str]:
     """Return the names of the studies that come with this package."""
-    names = [file.name for file in SHIPPED.iterdir()]
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    files = [Path(file.name) for file in SHIPPED.iterdir()]
+    return sorted(file.stem for file in files if file.suffix == ".toml")
 
 
 def read_study(source: Path | str, *, environments: bool = False) -> Study:

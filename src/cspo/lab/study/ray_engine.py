@@ -105,9 +105,7 @@ class RayEngine:
 
     def close(self) -> None:
         """End all processes, and bring the copy of a study in storage up to date."""
-        for handle in self._handles:
-            handle.stop()
-        for process in self.idle:
+        for process in [*self.idle, *(handle.process for handle in self._handles)]:
             self.kill(process)
         if self.mirror is not None:
             with contextlib.suppress(CspoError, OSError):
@@ -141,20 +139,19 @@ class RayHandle:
 
     def poll(self) -> Outcome | None:
         """Ask Ray for the answer; a run whose process is lost ends when nobody holds it."""
-        process, ray, mirror = self.process, self.engine.ray, self.engine.mirror
+        process, ray = self.process, self.engine.ray
         self.engine.tidy()
         if self.lost:
             return self._released()
-        if mirror is not None:
+        if self.engine.mirror is not None:
             with contextlib.suppress(CspoError, OSError):
-                mirror.refresh(self.run.name)
+                self.engine.mirror.refresh(self.run.name)
         try:
             if not process.node and self._is_ready(process.where):
                 process.node, version = ray.get(process.where)
                 if version != __version__:
-                    theirs = f"{process.node} has version {version} of cspo"
-                    both = f"{theirs}, and this machine {__version__}"
-                    return self._outcome(f"{both}: install the same on all.")
+                    both = f"version {version} of cspo, and this machine {__version__}"
+                    return self._outcome(f"{process.node} has {both}: install the same on all.")
             return self._outcome(ray.get(self.done)) if self._is_ready(self.done) else None
         except ray.exceptions.RayError as error:
             self.lost_at, self.lost = time.monotonic(), _explained(error, process.node)
@@ -164,8 +161,7 @@ class RayHandle:
             return self._released()
 
     def _is_ready(self, answer: Any) -> bool:
-        ready, _ = self.engine.ray.wait([answer], timeout=0)
-        return bool(ready)
+        return bool(self.engine.ray.wait([answer], timeout=0)[0])
 
     def _released(self) -> Outcome | None:
         """Report a lost run when no process holds it any more, or when that takes too long."""

@@ -10,6 +10,7 @@ itself) holds until then.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -54,11 +55,10 @@ class SharedRun:
 
     def owner(self) -> dict[str, Any]:
         """Return who may write."""
-        try:
-            data = json.loads((self.folder / ".owner").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        return data if isinstance(data, dict) else {}
+        with contextlib.suppress(FileNotFoundError):
+            owner: dict[str, Any] = json.loads((self.folder / ".owner").read_bytes())
+            return owner
+        return {}
 
     def is_free(self) -> bool:
         """Whether no process holds the run any more."""
@@ -96,12 +96,16 @@ class RunActor:
             run = run_at(place, name)
         except CspoError as error:
             return in_one_line(error)
+        from cspo.lab.study.worker import work
+
+        # Asked to stop before training listens: the same as Ctrl-C then.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         guard = Guard(run, token)
         guard.look()  # the run may have another owner since this process was asked to start
         guard.start()
         try:
-            with _folder_of(run, token, guard) as folder:
-                _work(settings, folder)
+            with guard.folder() as folder:
+                work(settings, str(folder))
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 with contextlib.suppress(OSError, CspoError):
@@ -109,6 +113,7 @@ class RunActor:
             return guard.error or in_one_line(error)
         finally:
             guard.finish()
+            signal.signal(signal.SIGTERM, before)
         return None
 
 
@@ -119,18 +124,19 @@ class Guard(threading.Thread):
         """Nothing is looked at before `start`."""
         super().__init__(name="cspo-guard", daemon=True)
         self.error: str | None = None  # why training was asked to stop
-        self.also: Callable[[], None] | None = None  # what to do at every look
         self._watched, self._token = run, token
         self._raylet, self._asked = os.getppid(), False
         self._looked = -run.ask_every
         self._over = threading.Event()
+        self._also: Callable[[], None] = lambda: None  # what to do at every look
+        self._copied: list[Path] = []  # the checkpoint that storage has
+        self._failed = 0  # copies, one after the other
 
     def run(self) -> None:
         """Look every second until the end."""
         while not self._over.wait(WATCH):
             self.look()
-            if self.also is not None:
-                self.also()
+            self._also()
 
     def finish(self) -> None:
         """Look no more."""
@@ -159,72 +165,53 @@ class Guard(threading.Thread):
             self._asked, self.error = True, error
             os.kill(os.getpid(), signal.SIGTERM)
 
+    @contextlib.contextmanager
+    def folder(self) -> Iterator[Path]:
+        """Where to train: a run in storage is fetched, and copied up at every checkpoint."""
+        run = self._watched
+        if isinstance(run, SharedRun):
+            yield run.folder
+            return
+        with _scratch(run.name) as folder:
+            run.pull(folder)
+            self._copied = _newest_checkpoint(folder)
+            self._also = functools.partial(self._copy, run, folder)
+            try:
+                yield folder
+            finally:
+                self.finish()  # from here on nobody else copies
+                self._push(run, folder)
+
+    def _copy(self, run: StoredRun, folder: Path) -> None:
+        """Copy a run up if it has a new checkpoint."""
+        if (newest := _newest_checkpoint(folder)) == self._copied:
+            return
+        try:
+            self._push(run, folder)
+            self._copied, self._failed = newest, 0
+        except FileNotFoundError:  # a checkpoint was replaced by a newer one meanwhile: next time
+            return
+        except (CspoError, OSError) as error:
+            self._failed += 1
+            if self._failed == TRIES:
+                self.stop(str(error))
+
+    def _push(self, run: StoredRun, folder: Path) -> None:
+        try:
+            run.push(folder, self._token)
+        except Superseded:
+            _end("the run has another owner")
+
+
+def _newest_checkpoint(folder: Path) -> list[Path]:
+    return list_checkpoints(folder / "checkpoints")[-1:]
+
 
 def _end(why: str) -> None:
     """End this process at once; like SIGKILL, this leaves the run resumable."""
     with contextlib.suppress(Exception):
         print(f"cspo: {why}: ending.", file=sys.stderr, flush=True)
     os._exit(1)
-
-
-def _work(settings: dict[str, Any], folder: Path) -> None:
-    from cspo.lab.study.worker import work
-
-    # Asked to stop before training listens: the same as Ctrl-C then.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        work(settings, str(folder))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _folder_of(run: SharedRun | StoredRun, token: str, guard: Guard) -> Iterator[Path]:
-    """Where to train: a run in storage is fetched, and copied up at every checkpoint."""
-    if isinstance(run, SharedRun):
-        yield run.folder
-        return
-    with _scratch(run.name) as folder:
-        run.pull(folder)
-        copies = _Copies(run, folder, token, guard)
-        guard.also = copies.look
-        try:
-            yield folder
-        finally:
-            guard.finish()  # from here on nobody else copies
-            copies.push()
-
-
-class _Copies:
-    """Copies a run up whenever it has a new checkpoint."""
-
-    def __init__(self, run: StoredRun, folder: Path, token: str, guard: Guard) -> None:
-        self._run, self._folder, self._token, self._guard = run, folder, token, guard
-        self._newest, self._failed = self._checkpoint(), 0
-
-    def _checkpoint(self) -> list[Path]:
-        return list_checkpoints(self._folder / "checkpoints")[-1:]
-
-    def look(self) -> None:
-        newest = self._checkpoint()
-        if newest == self._newest:
-            return
-        try:
-            self.push()
-        except FileNotFoundError:  # a checkpoint was replaced by a newer one meanwhile: next time
-            return
-        except (CspoError, OSError) as error:
-            self._failed += 1
-            if self._failed == TRIES:
-                self._guard.stop(str(error))
-            return
-        self._newest, self._failed = newest, 0
-
-    def push(self) -> None:
-        try:
-            self._run.push(self._folder, self._token)
-        except Superseded:
-            _end("the run has another owner")
 
 
 @contextlib.contextmanager

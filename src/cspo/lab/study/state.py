@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from cspo.errors import CspoError
@@ -161,18 +162,20 @@ class StudyFolder:
     def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
         if spec.id in running:
             return status_of(spec, self.run(spec), "running")
-        failure = self._failure(spec)
-        if failure.exists():
-            record = read_json(failure)
-            error = str(record.get("error", "")) if isinstance(record, dict) else ""
-            return status_of(spec, self.run(spec), "failed", error)
+        if self._failure(spec).exists():
+            record = read_json(self._failure(spec)) or {}  # unreadable: it failed all the same
+            return status_of(spec, self.run(spec), "failed", record.get("error", ""))
         return status_of(spec, self.run(spec))
 
 
 def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if it is known already."""
     file, config = progress_file(run), spec.config
-    columns = _newest(file)
+    columns: dict[str, list[float]] = {}
+    with contextlib.suppress(CspoError):  # an archive that was cut short or altered
+        columns = read_progress(file, tail=TAIL)
+    if not columns.get("return"):
+        columns = {}  # no complete row yet
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
         archived = file.suffix == ".gz"  # only finished runs are
@@ -190,15 +193,6 @@ def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str =
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
         limit=limits or config.cost_limit,
-        steps_per_second=sum(speeds) / len(speeds) if speeds else math.nan,
+        steps_per_second=fmean(speeds) if speeds else math.nan,
         error=error,
     )
-
-
-def _newest(file: Path) -> dict[str, list[float]]:
-    """Return the newest complete rows of a progress.csv as columns; nothing if there is none."""
-    try:
-        columns = read_progress(file, tail=TAIL)
-    except CspoError:  # an archive that was cut short or altered
-        return {}
-    return columns if columns.get("return") else {}

@@ -62,31 +62,29 @@ class Storage:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Return a JSON object, or an empty one if it is not there or cannot be read."""
-        try:
-            data = json.loads(self.read(name) or b"{}")
-        except ValueError:
-            return {}
-        return data if isinstance(data, dict) else {}
+        with contextlib.suppress(ValueError):
+            data: dict[str, Any] = json.loads(self.read(name) or b"{}")
+            return data
+        return {}
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file so that it is seen as a whole or not at all."""
         path = f"{self._root}/{name}"
+        written = path if self._atomic else f"{path}.{uuid.uuid4().hex}.partial"
         with self._explained():
-            if self._atomic:
-                self._files.pipe_file(path, content)
-                return
-            self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-            temporary = f"{path}.{uuid.uuid4().hex}.partial"
-            self._files.pipe_file(temporary, content)
-            self._files.mv(temporary, path)
+            if not self._atomic:
+                self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._files.pipe_file(written, content)
+            if not self._atomic:
+                self._files.mv(written, path)
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted."""
-        paths: list[str] = []
         with self._explained(), contextlib.suppress(FileNotFoundError):
             self._files.invalidate_cache()
             paths = self._files.ls(f"{self._root}/{folder}", detail=False)
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+            return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+        return []
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -141,10 +139,7 @@ class StoredRun:
 
     def version(self) -> str:
         """Return the name of the current archive; empty if there is none."""
-        return str(self._pointer().get("archive", ""))
-
-    def _pointer(self) -> dict[str, Any]:
-        return self.storage.read_json(f"{self._at}/current.json")
+        return str(self.storage.read_json(f"{self._at}/current.json").get("archive", ""))
 
     def push(self, folder: Path, token: str) -> str:
         """Copy a run folder up and return the name of the archive.
@@ -159,25 +154,25 @@ class StoredRun:
         if self.owner().get("token") != token:
             self.storage.remove(f"{self._at}/{archive}")
             raise Superseded(f"{self.name} is trained by another worker now.")
-        before, digest = self.version(), hashlib.sha256(content).hexdigest()
-        pointer = {"archive": archive, "sha256": digest, "epochs": epochs}
+        before = self.version()
+        pointer = {"archive": archive, "sha256": _digest(content), "epochs": epochs}
         self.storage.write(f"{self._at}/current.json", json.dumps(pointer).encode())
-        progress = folder / "progress.csv"
-        if progress.exists():
+        if (progress := folder / "progress.csv").exists():
             self.storage.write(f"{self._at}/progress.csv", progress.read_bytes())
-        for name in self._archives():
-            if name not in (archive, before):  # the one before is kept: somebody may be reading it
-                self.storage.remove(f"{self._at}/{name}")
+        # The one before is kept: somebody may be reading it.
+        for name in {*self._archives()} - {archive, before}:
+            self.storage.remove(f"{self._at}/{name}")
         return archive
 
     def pull(self, folder: Path) -> str:
         """Replace a folder by the newest intact copy; returns its archive, or "" without one."""
-        pointer = self._pointer()
+        pointer = self.storage.read_json(f"{self._at}/current.json")
         current = str(pointer.get("archive", ""))
         for name in dict.fromkeys([current, *reversed(self._archives())]):
             content = self.storage.read(f"{self._at}/{name}") if name else None
-            digest = pointer.get("sha256") if name == current else None
-            if content is not None and _is_intact(content, digest):
+            if content is None or (name == current and _digest(content) != pointer.get("sha256")):
+                continue
+            with contextlib.suppress(zipfile.BadZipFile, EOFError, ValueError):
                 unpack(content, folder)
                 return name
         return ""
@@ -207,7 +202,7 @@ def pack(folder: Path) -> tuple[int, bytes]:
 
 
 def unpack(content: bytes, folder: Path) -> None:
-    """Replace a folder by what is in an archive."""
+    """Replace a folder by what is in an archive; one that is damaged changes nothing."""
     fresh = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
     fresh.mkdir(parents=True)
     try:
@@ -219,11 +214,5 @@ def unpack(content: bytes, folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _is_intact(content: bytes, digest: Any) -> bool:
-    if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-        return False
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return False
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

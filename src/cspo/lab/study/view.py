@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import IO, Any
 
 from cspo.lab.study.grid import Study
@@ -14,7 +15,7 @@ from cspo.runs.summary import duration, short_number
 
 ORDER = ("running", "failed", "stopped", "waiting", "finished")  # where not all can be shown
 STYLES = dict(zip(ORDER, ("bold", "bold red", "yellow", "dim", "green"), strict=True))
-COLUMNS = ("done", "return", "cost/limit", "steps/s", "left")  # to the right of run and state
+NUMBERS = ("done", "return", "cost/limit", "steps/s", "left")  # columns beside run and state
 PLAIN_WIDTH = 150  # of a table that goes to a file
 Statuses = Mapping[str, RunStatus]  # by the id of the run
 
@@ -33,13 +34,9 @@ def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
             speeds.setdefault(status.task, []).append(status.steps_per_second)
     if not speeds:
         return math.nan
-    seen = [speed for group in speeds.values() for speed in group]
-    left = [
-        status.steps_left * len(group) / sum(group)
-        for status in statuses
-        if status.state not in ("finished", "failed")
-        for group in [speeds.get(status.task, seen)]
-    ]
+    anywhere = [speed for seen in speeds.values() for speed in seen]
+    going = [status for status in statuses if status.state not in ("finished", "failed")]
+    left = [status.steps_left / fmean(speeds.get(status.task, anywhere)) for status in going]
     return max(sum(left) / max(slots, 1), max(left, default=0.0))
 
 
@@ -136,18 +133,15 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
     from rich.table import Table
     from rich.text import Text
 
-    shown = list(statuses)
-    if len(shown) > rows:
-        first = sorted(shown, key=lambda status: ORDER.index(status.state))[:rows]
-        shown = [status for status in shown if status in first]
+    first = sorted(statuses, key=lambda status: ORDER.index(status.state))
+    fitting = {status.id for status in first[:rows]}
+    shown = [status for status in statuses if status.id in fitting]
     gap = 2 if width >= 100 else 1
     drawn = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
     costs = max([10, *(len(cost_text(status)) for status in shown)])
     names = max(20, width - (8 + 5 + 8 + costs + 7 + 8) - 6 * gap)  # what the other columns leave
-    drawn.add_column("run", no_wrap=True)
-    drawn.add_column("state", no_wrap=True)
-    for name in COLUMNS:
-        drawn.add_column(name, justify="right", no_wrap=True)
+    for name in ("run", "state", *NUMBERS):
+        drawn.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
     for status in shown:
         violated = any(c > d for c, d in zip(status.cost, status.limit, strict=False))
         going = status.state == "running"
