@@ -99,28 +99,30 @@ class LocalEngine:
     def close(self) -> None:
         """Kill the processes that are still there."""
         for handle in self._handles:
-            handle.stop()
+            if handle.poll() is None:
+                handle.process.kill()
+                handle.process.join()
 
 
+@dataclass
 class LocalHandle:
     """A run in a process of this machine."""
 
-    def __init__(self, process: Any, answer: Any) -> None:
-        """`answer` is the pipe through which the process says how the run ended."""
-        self.process, self._answer = process, answer
-        self._outcome: Outcome | None = None
+    process: Any
+    answer: Any  # the pipe through which the process says how the run ended
+    outcome: Outcome | None = None
 
     def poll(self) -> Outcome | None:
         """Read what the process answered, or how it died without an answer."""
-        if self._outcome is None:
+        if self.outcome is None:
             alive = self.process.is_alive()  # asked first: what it said before is in the pipe
-            if answered := self._answer.poll():
+            if answered := self.answer.poll():
                 with contextlib.suppress(EOFError):  # it is closed, and nothing was said
-                    self._outcome = Outcome(self._answer.recv())
+                    self.outcome = Outcome(self.answer.recv())
                 self.process.join()
-            if self._outcome is None and (answered or not alive):
-                self._outcome = Outcome(self._death())
-        return self._outcome
+            if self.outcome is None and (answered or not alive):
+                self.outcome = Outcome(self._death())
+        return self.outcome
 
     def _death(self) -> str:
         """Return how the process died without an answer."""
@@ -136,12 +138,6 @@ class LocalHandle:
     def interrupt(self) -> None:
         """Let the process finish the epoch under way."""
         self.process.terminate()
-
-    def stop(self) -> None:
-        """Kill the process."""
-        if self.poll() is None:
-            self.process.kill()
-            self.process.join()
 
 
 def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:

@@ -21,8 +21,8 @@ KEYS = (*REQUIRED, "description", "retries", "plugin", "settings", "algorithm", 
 VARIANT_KEYS = ("name", "algorithms", "settings")
 OF_THE_STUDY = ("task", "algo", "seed", "plugin")  # settings that a table of a study must not have
 NAME, VARIANT = r"[A-Za-z0-9][A-Za-z0-9-]*", r"[A-Za-z0-9][A-Za-z0-9._-]*"
-OWN = "algorithm."  # in front of a setting that is the algorithm's own
-Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
+# Whether it is known to be the algorithm's own, and its name: its value, and where that is from.
+Settings = dict[tuple[bool, str], tuple[Any, str]]
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class StudyFile:
                 decided = "is decided by the study, not by a table of settings"
                 self.problems.append(f"{where}: {key} {decided}")
             elif key == "algorithm" and isinstance(value, dict):
-                settings |= {OWN + name: (own, where) for name, own in value.items()}
+                settings |= {(True, name): (own, where) for name, own in value.items()}
             else:
-                settings[key] = (value, where)
+                settings[False, key] = (value, where)
         return settings
 
     def _tables(self, kind: str) -> dict[str, Settings]:

@@ -23,7 +23,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, general_fields, make_config, with_settings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
-from cspo.lab.study.fields import OWN, Settings, StudyFile, Variant
+from cspo.lab.study.fields import Settings, StudyFile, Variant
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -175,9 +175,9 @@ def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
     refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
     # Runs go on side by side; more threads change nothing but the speed.
     base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
-    lowest = {key: (value, key) for key, value in base.items() if value is not None}
+    lowest = {(False, key): (value, key) for key, value in base.items() if value is not None}
+    general = {item.name for _, item in general_fields()}
     for task, algo in itertools.product(file.tasks, file.algorithms):
-        general = {item.name for _, item in general_fields()}
         own = {item.name for item in dataclasses.fields(get_algorithm(algo).Config)} - general
         variants = [variant for variant in file.variants if algo in variant.algorithms]
         # An algorithm that no variant names is run once, as it is.
@@ -185,7 +185,7 @@ def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
             of_both = (file.of_algorithm.get(algo, {}), file.of_task.get(task, {}))
             layers = (lowest, file.settings, *of_both, variant.settings)
             items = [item for layer in layers for item in layer.items()]
-            settings = {OWN + key if key in own else key: value for key, value in items}
+            settings = {(known or key in own, key): value for (known, key), value in items}
             result = _attempt(task, algo, settings)
             if isinstance(result, TrainConfig):
                 accepted.append((variant.name, result))
@@ -214,18 +214,17 @@ def _attempt(task: str, algo: str, settings: Settings) -> TrainConfig | list[str
             problems.append(f"{where}: {result}")
         if culprit is None:
             return problems
-        left_out.append(flag(culprit.removeprefix(OWN)))
+        left_out.append(flag(culprit[1]))
         settings = fewer[culprit]
     return problems or result
 
 
 def _build(task: str, algo: str, settings: Settings) -> TrainConfig | str:
     """Return the config, or why it is refused."""
-    own = {key: value for key, (value, _) in settings.items() if key.startswith(OWN)}
-    general = {key: value for key, (value, _) in settings.items() if key not in own}
-    algorithm = {key.removeprefix(OWN): value for key, value in own.items()}
+    own = {key: value for (is_own, key), (value, _) in settings.items() if is_own}
+    general = {key: value for (is_own, key), (value, _) in settings.items() if not is_own}
     try:
-        config = make_config(task, algo, **({"algorithm": algorithm} | general))
+        config = make_config(task, algo, **({"algorithm": own} | general))
     except CspoError as error:
         return str(error)
     limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))

@@ -99,7 +99,7 @@ class _Scheduler:
             with StopRequest() as stop:
                 self._loop(stop)
         finally:
-            self.view.stop(self.statuses)
+            self.view.stop()
         seconds = time.monotonic() - started
         ended = self.statuses.values()
         finished = [status.id for status in ended if status.state == "finished"]
@@ -137,7 +137,7 @@ class _Scheduler:
                 looked = time.monotonic()
                 for spec, _ in self.running.values():
                     self._look(spec, "running")
-                self.view.update(self.statuses)
+                self.view.update()
             if not ended:
                 time.sleep(POLL)
 
@@ -162,8 +162,7 @@ class _Scheduler:
         if not (finished or stopping):
             self._failed(spec, error or "it ended, but its files are not complete")
             return
-        status = self._look(spec, "finished" if finished else "stopped")
-        self.view.event(status.state, spec.id, self.statuses)
+        self.view.ended(self._look(spec, "finished" if finished else "stopped"))
 
     def _failed(self, spec: RunSpec, error: str) -> None:
         """Try a run again, or give it up and keep its error."""

@@ -144,10 +144,10 @@ class StudyFolder:
 
     def record_failure(self, spec: RunSpec, attempts: int, error: str) -> None:
         """Keep the error of a run that failed."""
+        record = json.dumps({"attempts": attempts, "error": error}, indent=2)
         with contextlib.suppress(OSError):  # it is printed as well
-            self._failure(spec).parent.mkdir(exist_ok=True)
-            data = {"attempts": attempts, "error": error}
-            write_text(self._failure(spec), json.dumps(data, indent=2) + "\n")
+            (self.path / "failures").mkdir(exist_ok=True)
+            write_text(self._failure(spec), record + "\n")
 
     def forget_failures(self) -> None:
         """Remove the records of an earlier start."""
@@ -160,12 +160,13 @@ class StudyFolder:
         return [self._status(spec, running) for spec in study.runs]
 
     def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
+        run, failure = self.run(spec), self._failure(spec)
         if spec.id in running:
-            return status_of(spec, self.run(spec), "running")
-        if self._failure(spec).exists():
-            record = read_json(self._failure(spec)) or {}  # unreadable: it failed all the same
-            return status_of(spec, self.run(spec), "failed", record.get("error", ""))
-        return status_of(spec, self.run(spec))
+            return status_of(spec, run, "running")
+        if not failure.exists():
+            return status_of(spec, run)
+        record = read_json(failure) or {}  # unreadable: it failed all the same
+        return status_of(spec, run, "failed", record.get("error", ""))
 
 
 def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
