@@ -79,9 +79,10 @@ class Mirror:
 
     def send(self) -> None:
         """Copy up what the scheduler has written beside the runs."""
+        here = self._files()
         for name in self.storage.names("failures"):
-            if f"failures/{name}" not in self._files():
+            if f"failures/{name}" not in here:
                 self.storage.remove(f"failures/{name}")
-        for name in self._files():
+        for name in here:
             if (path := self.path / name).exists():
                 self.storage.write(name, path.read_bytes())

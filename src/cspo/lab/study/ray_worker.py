@@ -56,8 +56,8 @@ class SharedRun:
     def owner(self) -> dict[str, Any]:
         """Return who may write."""
         with contextlib.suppress(FileNotFoundError):
-            owner: dict[str, Any] = json.loads((self.folder / ".owner").read_bytes())
-            return owner
+            owner = json.loads((self.folder / ".owner").read_bytes())
+            return owner if isinstance(owner, dict) else {}
         return {}
 
     def is_free(self) -> bool:

@@ -89,8 +89,12 @@ class _Scheduler:
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
-            if self._look(spec).state != "finished":
+            finished = is_finished(spec.config, self.out.run(spec))
+            status = self._look(spec, "finished" if finished else "stopped")
+            if not finished:
                 self.waiting.append(spec)
+                if status.epochs_done == 0:
+                    self._look(spec, "waiting")
         self.view.start(self.study, self.out.path, self.engine.slots, self.statuses)
         for note in notes:
             self.view.event("repaired", note)
@@ -102,20 +106,20 @@ class _Scheduler:
             self.view.stop()
         seconds = time.monotonic() - started
         ended = self.statuses.values()
-        finished = [status.id for status in ended if status.state == "finished"]
+        done = [status.id for status in ended if status.state == "finished"]
         failed = {status.id: status.error for status in ended if status.state == "failed"}
-        if stop.requested and len(finished) < len(self.chosen):
+        if stop.requested and len(done) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        done = f"{len(finished)} of {len(ended)} runs are finished"
-        self.view.say(f"{done}, {duration(seconds)} in this start.")
+        share = f"{len(done)} of {len(ended)} runs are finished"
+        self.view.say(f"{share}, {duration(seconds)} in this start.")
         for name, error in failed.items():
             tries = f"{self.attempts[name]} attempt{'s' if self.attempts[name] > 1 else ''}"
             self.view.say(f"failed after {tries}: {name}: {error}")
         again = "The same command tries the failed ones again; their output is in"
         folder = self.out.path
         self.view.say(f"{again} {folder / 'logs'}." if failed else f"next: cspo report {folder}")
-        return Result(finished, failed)
+        return Result(done, failed)
 
     def _loop(self, stop: StopRequest) -> None:
         asked, looked = False, 0.0
@@ -176,6 +180,6 @@ class _Scheduler:
         self.out.record_failure(spec, attempt, error)
         self._look(spec, "failed", error)
 
-    def _look(self, spec: RunSpec, state: State | None = None, error: str = "") -> RunStatus:
+    def _look(self, spec: RunSpec, state: State, error: str = "") -> RunStatus:
         status = self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)
         return status

@@ -165,8 +165,9 @@ class StudyFolder:
             return status_of(spec, run, "running")
         if not failure.exists():
             return status_of(spec, run)
-        record = read_json(failure) or {}  # unreadable: it failed all the same
-        return status_of(spec, run, "failed", record.get("error", ""))
+        record = read_json(failure)
+        error = str(record.get("error", "")) if isinstance(record, dict) else ""
+        return status_of(spec, run, "failed", error)
 
 
 def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:

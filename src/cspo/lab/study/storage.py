@@ -63,8 +63,8 @@ class Storage:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return a JSON object, or an empty one if it is not there or cannot be read."""
         with contextlib.suppress(ValueError):
-            data: dict[str, Any] = json.loads(self.read(name) or b"{}")
-            return data
+            data = json.loads(self.read(name) or b"{}")
+            return data if isinstance(data, dict) else {}
         return {}
 
     def write(self, name: str, content: bytes) -> None:
