@@ -548,7 +548,7 @@ def test_the_live_table_shows_every_run(
     view = make_view(screen)
     view.start(study, Path("out"), 2, statuses)
     view.event("failed", "x (attempt 1 of 3): no luck")
-    view.stop(statuses)
+    view.stop()
     shown = re.sub(
         r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()
     )  # without colours and cursor movements

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,9 +17,12 @@ from cspo.errors import CspoError, nearest
 from cspo.lab.study.engine import Engine, LocalEngine, is_address
 from cspo.lab.study.grid import Study, StudyProblems, read_study, shipped_studies
 from cspo.runs.plain import without_nan
+from cspo.settings import check_fields, positive, setting
 
 if TYPE_CHECKING:
     from cspo.lab.study.mirror import Mirror
+
+FolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class RunOptions:
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
     """Folder of the study, new or that of an earlier start; with Ray also an address such as
     s3://bucket/study."""
-    jobs: typed(int | None, "jobs") = None  # type: ignore[valid-type]
+    jobs: typed(int | None, "jobs") = setting(None, positive)  # type: ignore[valid-type]
     """Runs at a time, one process each; by default one per core, of this machine or of the
     cluster."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = ()
@@ -55,7 +57,7 @@ class RunOptions:
     address: typed(str | None, "address") = None  # type: ignore[valid-type]
     """With --engine ray, the cluster: host:port, ray://host:port, or by default the one of this
     machine (auto)."""
-    cpus: typed(float | None, "cpus") = None  # type: ignore[valid-type]
+    cpus: typed(float | None, "cpus") = setting(None, positive)  # type: ignore[valid-type]
     """With --engine ray, cores that a run reserves; 1 by default."""
 
 
@@ -63,7 +65,7 @@ class RunOptions:
 class StatusOptions:
     """Show how far every run of a study is, also while another process runs it."""
 
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    folder: FolderArgument
     """Folder of the study, or an archive of it."""
     json: bool = False
     """Print one JSON object."""
@@ -78,7 +80,7 @@ class ArchiveOptions:
     the study itself.
     """  # noqa: D205 (its first sentence, which the help shows, is longer than a line)
 
-    folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    folder: FolderArgument
     """Folder of the study."""
     out: Annotated[str, tyro.conf.arg(metavar="OUT")]
     """Folder of the copy, new or that of an earlier archive."""
@@ -112,8 +114,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(options: RunOptions) -> int:
     """Run `cspo study run`."""
-    if options.jobs is not None and options.jobs < 1:
-        raise CspoError(f"--jobs must be positive, not {options.jobs}.")
+    check_fields(options)
     study = read_study(options.study, environments=True)
     chosen = study.named(options.only) if options.only else study.runs
     mirror = _mirror(options.out)
@@ -132,8 +133,6 @@ def run(options: RunOptions) -> int:
 
 def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
     if options.engine == "ray":
-        if options.cpus is not None and not 0.0 < options.cpus < math.inf:
-            raise CspoError(f"--cpus must be positive, not {options.cpus:g}.")
         from cspo.lab.study.ray_engine import RayEngine
 
         cpus = options.cpus or 1.0
@@ -142,8 +141,8 @@ def _engine(options: RunOptions, mirror: Mirror | None) -> Engine:
         if getattr(options, name) is not None:
             raise CspoError(f"--{name} is for --engine ray.")
     if mirror is not None:
-        what = f"--out {options.out} is an address: that is for --engine ray"
-        raise CspoError(f"{what}. Give a folder here.")
+        where = f"--out {options.out} is an address: that is for --engine ray"
+        raise CspoError(f"{where}. Give a folder here.")
     return LocalEngine(options.jobs or available_cores())
 
 
@@ -170,7 +169,7 @@ def status(options: StatusOptions) -> int:
     folder = StudyFolder(_folder(options.folder))
     study = folder.read()
     going, statuses = folder.is_running(), folder.status(study)
-    slots = max(1, sum(one.state == "running" for one in statuses))
+    slots = sum(one.state == "running" for one in statuses)
     if options.json:
         runs = [asdict(one) | {"seconds_left": one.seconds_left} for one in statuses]
         left = seconds_left(statuses, slots)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cspo.errors import CspoError
@@ -20,10 +20,10 @@ EPOCHS = "progress.csv.gz"
 
 @dataclass
 class Archived:
-    """What an archive came to hold."""
+    """The runs that an archive came to hold, and those left out."""
 
-    kept: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)  # left out
+    kept: list[str]
+    unfinished: list[str]
 
 
 def archive(study: Path | str, out: Path | str) -> Archived:
@@ -34,26 +34,24 @@ def archive(study: Path | str, out: Path | str) -> Archived:
     the study itself; `take_over` puts it back.
     """
     source, target = StudyFolder(study), Path(out)
-    read, result = source.read(), Archived()
+    read = source.read()
     if target.resolve() == source.path.resolve():
         raise CspoError(f"{target} is the study itself: archive it somewhere else.")
+    kept = [spec.id for spec in read.runs if is_finished(spec.config, source.run(spec))]
+    if not kept:
+        none = f"No run of the study in {source.path} is finished yet"
+        raise CspoError(f"{none}: there is nothing to archive.")
     with writes_to(str(target)):
-        for spec in read.runs:
-            done = is_finished(spec.config, source.run(spec))
-            (result.kept if done else result.unfinished).append(spec.id)
-            if done:
-                run = source.run(spec)
-                # Without the time: equal runs give equal bytes.
-                epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
-                _copy(run, target / "runs" / spec.id, EPOCHS, epochs)
-        if not result.kept:
-            none = f"No run of the study in {source.path} is finished yet"
-            raise CspoError(f"{none}: there is nothing to archive.")
+        for name in kept:
+            run = source.path / "runs" / name
+            # Without the time: equal runs give equal bytes.
+            epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
+            _copy(run, target / "runs" / name, EPOCHS, epochs)
         write_text(target / "study.toml", read.text)
         shutil.rmtree(target / "failures", ignore_errors=True)
         if any((source.path / "failures").glob("*")):
             shutil.copytree(source.path / "failures", target / "failures")
-    return result
+    return Archived(kept, [spec.id for spec in read.runs if spec.id not in kept])
 
 
 def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:

@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -86,8 +85,12 @@ class LocalEngine:
         # Plain data: the class of a plugin's settings is not known there yet.
         arguments = (theirs, to_dict(spec.config), str(folder), str(log))
         process = self._context.Process(target=_main, args=arguments, name=spec.id)
-        with _nothing_to_import():
+        # A new process would import the program that starts it: a run needs nothing of that.
+        program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
             process.start()
+        finally:
+            sys.modules["__main__"] = program
         theirs.close()
         handle = LocalHandle(process, ours)
         self._handles = [one for one in self._handles if one.poll() is None] + [handle]
@@ -96,28 +99,30 @@ class LocalEngine:
     def close(self) -> None:
         """Kill the processes that are still there."""
         for handle in self._handles:
-            handle.stop()
+            if handle.poll() is None:
+                handle.process.kill()
+                handle.process.join()
 
 
+@dataclass
 class LocalHandle:
     """A run in a process of this machine."""
 
-    def __init__(self, process: Any, answer: Any) -> None:
-        """`answer` is the pipe through which the process says how the run ended."""
-        self.process, self._answer = process, answer
-        self._outcome: Outcome | None = None
+    process: Any
+    answer: Any  # the pipe through which the process says how the run ended
+    outcome: Outcome | None = None
 
     def poll(self) -> Outcome | None:
         """Read what the process answered, or how it died without an answer."""
-        if self._outcome is None:
+        if self.outcome is None:
             alive = self.process.is_alive()  # asked first: what it said before is in the pipe
-            if answered := self._answer.poll():
+            if answered := self.answer.poll():
                 with contextlib.suppress(EOFError):  # it is closed, and nothing was said
-                    self._outcome = Outcome(self._answer.recv())
+                    self.outcome = Outcome(self.answer.recv())
                 self.process.join()
-            if self._outcome is None and (answered or not alive):
-                self._outcome = Outcome(self._death())
-        return self._outcome
+            if self.outcome is None and (answered or not alive):
+                self.outcome = Outcome(self._death())
+        return self.outcome
 
     def _death(self) -> str:
         """Return how the process died without an answer."""
@@ -134,29 +139,11 @@ class LocalHandle:
         """Let the process finish the epoch under way."""
         self.process.terminate()
 
-    def stop(self) -> None:
-        """Kill the process."""
-        if self.poll() is None:
-            self.process.kill()
-            self.process.join()
-
-
-@contextlib.contextmanager
-def _nothing_to_import() -> Iterator[None]:
-    """Keep a new process from importing the program that starts it: a run needs nothing of it."""
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
-
 
 def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
     """Train one run in a process of its own; answer None, or one line about what went wrong."""
-    if hasattr(os, "setpgid"):
-        with contextlib.suppress(OSError):
-            os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _write_to(log)
     try:
@@ -186,10 +173,9 @@ def _write_to(log: str) -> None:
     # On a full disk what is printed is lost, and training says why it stops.
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(log), exist_ok=True)
-        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        os.close(file)
+        with open(log, "ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
 
 
 def in_one_line(error: BaseException) -> str:

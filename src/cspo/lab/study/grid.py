@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, general_fields, make_config, with_settings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
-from cspo.lab.study.fields import Layer, StudyFile, Variant
+from cspo.lab.study.fields import Settings, StudyFile, Variant
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -31,9 +31,6 @@ else:
     import tomli as tomllib
 
 SHIPPED = resources.files("cspo.lab.study") / "files"
-OWN = "algorithm."  # in front of a setting that is the algorithm's own
-NOTHING = Layer("", {})
-Settings = dict[str, tuple[Any, str]]  # name: value and the place it comes from
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ class StudyProblems(CspoError):
 
 def shipped_studies() -> list[str]:
     """Return the names of the studies that come with this package."""
-    names = [file.name for file in SHIPPED.iterdir()]
-    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+    files = [Path(file.name) for file in SHIPPED.iterdir()]
+    return sorted(file.stem for file in files if file.suffix == ".toml")
 
 
 def read_study(source: Path | str, *, environments: bool = False) -> Study:
@@ -117,8 +114,12 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
         raise StudyProblems(source, [f"this is not valid TOML: {error}"]) from error
     file = StudyFile(data, folder)
     combined = _combine(file)
-    if environments:
-        _check_environments(file, (config for _, config in combined))
+    for _, config in combined if environments else ():
+        if native_name(config.task) is None:
+            from cspo.envs.make import factory_of
+
+            with file.collects():
+                factory_of(config.task, config.env_options)
     # Seed by seed: a study stopped half-way has some seeds of everything.
     runs = [_run(*pair, seed) for seed in file.seeds for pair in combined]
     first: dict[str, RunSpec] = {}
@@ -172,16 +173,24 @@ def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
     """Return variant and settings of the runs, less the seed; refusals are problems of the file."""
     accepted: list[tuple[str, TrainConfig]] = []
     refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
+    # Runs go on side by side; more threads change nothing but the speed.
+    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
+    lowest = {(False, key): (value, key) for key, value in base.items() if value is not None}
+    general = {item.name for _, item in general_fields()}
     for task, algo in itertools.product(file.tasks, file.algorithms):
-        of_both = (file.of_algorithm.get(algo, NOTHING), file.of_task.get(task, NOTHING))
+        own = {item.name for item in dataclasses.fields(get_algorithm(algo).Config)} - general
         variants = [variant for variant in file.variants if algo in variant.algorithms]
         # An algorithm that no variant names is run once, as it is.
-        for variant in variants or [Variant("", [algo], NOTHING)]:
-            layers = (file.settings, *of_both, variant.layer)
-            config, problems = _attempt(file, task, algo, layers)
-            if config is not None and not problems:
-                accepted.append((variant.name, config))
-            for problem in problems:
+        for variant in variants or [Variant("", [algo], {})]:
+            of_both = (file.of_algorithm.get(algo, {}), file.of_task.get(task, {}))
+            layers = (lowest, file.settings, *of_both, variant.settings)
+            items = [item for layer in layers for item in layer.items()]
+            settings = {(known or key in own, key): value for (known, key), value in items}
+            result = _attempt(task, algo, settings)
+            if isinstance(result, TrainConfig):
+                accepted.append((variant.name, result))
+                continue
+            for problem in result:
                 refused.setdefault(problem, []).append(algo)
     for problem, listed in refused.items():
         algorithms = list(dict.fromkeys(listed))
@@ -190,87 +199,38 @@ def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
     return accepted
 
 
-def _attempt(
-    file: StudyFile, task: str, algo: str, layers: Sequence[Layer]
-) -> tuple[TrainConfig | None, list[str]]:
-    """Return the settings and all problems: what causes one is left out, the rest tried again."""
-    # Runs go on side by side; more threads change nothing but the speed.
-    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
-    settings = {key: (value, key) for key, value in base.items() if value is not None}
-    settings |= _merged(algo, layers)
+def _attempt(task: str, algo: str, settings: Settings) -> TrainConfig | list[str]:
+    """Return the config, or all problems: what causes one is left out, the rest tried again."""
     problems: list[str] = []
     left_out: list[str] = []
-    while True:
-        try:
-            return _build(task, algo, settings), problems
-        except CspoError as error:
-            fault = str(error)
-        culprit = _culprit(task, algo, settings, fault)
+    while isinstance(result := _build(task, algo, settings), str):
+        # The setting without which the fault is gone; of several, that of the highest layer.
+        fewer = {key: {k: settings[k] for k in settings if k != key} for key in reversed(settings)}
+        gone = (key for key in fewer if _build(task, algo, fewer[key]) != result)
+        culprit = next(gone, None)
         where = f"{algo} on {task}" if culprit is None else settings[culprit][1]
         # A problem that names a setting left out may be there for want of that setting only.
-        if not any(name in fault for name in left_out):
-            problems.append(f"{where}: {fault}")
+        if not any(name in result for name in left_out):
+            problems.append(f"{where}: {result}")
         if culprit is None:
-            return None, problems
-        left_out.append(flag(culprit.removeprefix(OWN)))
-        del settings[culprit]
+            return problems
+        left_out.append(flag(culprit[1]))
+        settings = fewer[culprit]
+    return problems or result
 
 
-def _merged(algo: str, layers: Sequence[Layer]) -> Settings:
-    """Return the settings of all layers, lowest first; the algorithm's own get `OWN` in front."""
-    general = {item.name for _, item in general_fields()}
-    own = {item.name for item in dataclasses.fields(get_algorithm(algo).Config)} - general
-    merged: Settings = {}
-    for layer in layers:
-        for key, value in layer.settings.items():
-            if key == "algorithm" and isinstance(value, dict):
-                merged |= {OWN + name: (item, layer.where) for name, item in value.items()}
-            else:
-                merged[OWN + key if key in own else key] = (value, layer.where)
-    return merged
-
-
-def _build(task: str, algo: str, settings: Settings) -> TrainConfig:
-    general: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    for key, (value, _) in settings.items():
-        (own if key.startswith(OWN) else general)[key.removeprefix(OWN)] = value
-    if own:
-        general["algorithm"] = own
-    config = make_config(task, algo, **general)
-    _check_limits(config)
-    return config
-
-
-def _culprit(task: str, algo: str, settings: Settings, fault: str) -> str | None:
-    """Return the setting without which the fault is gone; of several, that of the highest layer."""
-    for key in reversed(settings):
-        try:
-            _build(task, algo, {name: settings[name] for name in settings if name != key})
-        except CspoError as error:
-            if str(error) == fault:
-                continue
-        return key
-    return None
-
-
-def _check_limits(config: TrainConfig) -> None:
-    """Refuse limits that a native task has no costs for; others are asked when they are made."""
+def _build(task: str, algo: str, settings: Settings) -> TrainConfig | str:
+    """Return the config, or why it is refused."""
+    own = {key: value for (is_own, key), (value, _) in settings.items() if is_own}
+    general = {key: value for (is_own, key), (value, _) in settings.items() if not is_own}
+    try:
+        config = make_config(task, algo, **({"algorithm": own} | general))
+    except CspoError as error:
+        return str(error)
     limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))
-    if native_name(config.task) is not None and limits != costs:
-        raise CspoError(
-            f"--cost-limit gives {limits} value(s), but there are {costs} cost(s): "
-            "give one limit for each of the cost_terms, or for their sum."
-        )
-
-
-def _check_environments(file: StudyFile, configs: Iterable[TrainConfig]) -> None:
-    """Add a problem for every environment that does not exist or does not take its options."""
-    for config in configs:
-        if native_name(config.task) is None:
-            from cspo.envs.make import factory_of
-
-            try:
-                factory_of(config.task, config.env_options)
-            except CspoError as fault:
-                file.problems.append(str(fault))
+    if native_name(task) is None or limits == costs:  # others are asked when they are made
+        return config
+    return (
+        f"--cost-limit gives {limits} value(s), but there are {costs} cost(s): "
+        "give one limit for each of the cost_terms, or for their sum."
+    )

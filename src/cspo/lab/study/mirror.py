@@ -34,10 +34,8 @@ class Mirror:
         """Bring the copy up to date and return its folder."""
         with writes_to(str(self.path)):
             self.path.mkdir(parents=True, exist_ok=True)
-            for path in self._failures():
-                path.unlink()
             failures = [f"failures/{name}" for name in self.storage.names("failures")]
-            for name in ("study.toml", "running.json", *failures):
+            for name in {*self._files(), *failures}:
                 if not self._fetch_file(name):
                     (self.path / name).unlink(missing_ok=True)
         for name in self.storage.names("runs"):
@@ -52,8 +50,10 @@ class Mirror:
             write_bytes(target, content)
         return content is not None
 
-    def _failures(self) -> list[Path]:
-        return sorted((self.path / "failures").glob("*.json"))
+    def _files(self) -> list[str]:
+        """Return the names of the files beside the runs that the copy has or may have."""
+        failures = (self.path / "failures").glob("*.json")
+        return ["study.toml", "running.json", *(f"failures/{path.name}" for path in failures)]
 
     def fetch_run(self, name: str) -> None:
         """Bring the copy of one run up to date."""
@@ -79,10 +79,10 @@ class Mirror:
 
     def send(self) -> None:
         """Copy up what the scheduler has written beside the runs."""
-        here = [path.name for path in self._failures()]
-        for name in set(self.storage.names("failures")) - set(here):
-            self.storage.remove(f"failures/{name}")
-        for name in ("study.toml", "running.json", *(f"failures/{name}" for name in here)):
-            path = self.path / name
-            if path.exists():
+        here = self._files()
+        for name in self.storage.names("failures"):
+            if f"failures/{name}" not in here:
+                self.storage.remove(f"failures/{name}")
+        for name in here:
+            if (path := self.path / name).exists():
                 self.storage.write(name, path.read_bytes())

@@ -105,9 +105,7 @@ class RayEngine:
 
     def close(self) -> None:
         """End all processes, and bring the copy of a study in storage up to date."""
-        for handle in self._handles:
-            handle.stop()
-        for process in self.idle:
+        for process in [*self.idle, *(handle.process for handle in self._handles)]:
             self.kill(process)
         if self.mirror is not None:
             with contextlib.suppress(CspoError, OSError):
@@ -140,38 +138,37 @@ class RayHandle:
     lost_at: float = 0.0
 
     def poll(self) -> Outcome | None:
-        """Ask Ray for the answer; a run whose process is lost ends when nobody holds it."""
-        process, ray, mirror = self.process, self.engine.ray, self.engine.mirror
+        """Ask Ray for the answer.
+
+        A run whose process is lost ends when no process holds it, or when that takes too long.
+        """
         self.engine.tidy()
-        if self.lost:
-            return self._released()
-        if mirror is not None:
-            with contextlib.suppress(CspoError, OSError):
-                mirror.refresh(self.run.name)
-        try:
-            if not process.node and self._is_ready(process.where):
-                process.node, version = ray.get(process.where)
-                if version != __version__:
-                    theirs = f"{process.node} has version {version} of cspo"
-                    both = f"{theirs}, and this machine {__version__}"
-                    return self._outcome(f"{both}: install the same on all.")
-            return self._outcome(ray.get(self.done)) if self._is_ready(self.done) else None
-        except ray.exceptions.RayError as error:
-            self.lost_at, self.lost = time.monotonic(), _explained(error, process.node)
-            # Whoever still trains it, on a node that is only cut off, ends now.
-            with contextlib.suppress(CspoError):
-                self.run.claim("")
-            return self._released()
-
-    def _is_ready(self, answer: Any) -> bool:
-        ready, _ = self.engine.ray.wait([answer], timeout=0)
-        return bool(ready)
-
-    def _released(self) -> Outcome | None:
-        """Report a lost run when no process holds it any more, or when that takes too long."""
+        if not self.lost:
+            try:
+                return self._answered()
+            except self.engine.ray.exceptions.RayError as error:
+                self.lost_at, self.lost = time.monotonic(), _explained(error, self.process.node)
+                # Whoever still trains it, on a node that is only cut off, ends now.
+                with contextlib.suppress(CspoError):
+                    self.run.claim("")
         if self.run.is_free() or time.monotonic() - self.lost_at > RELEASE:
             return self._outcome(self.lost)
         return None
+
+    def _answered(self) -> Outcome | None:
+        process, ray, mirror = self.process, self.engine.ray, self.engine.mirror
+        if mirror is not None:
+            with contextlib.suppress(CspoError, OSError):
+                mirror.refresh(self.run.name)
+        if not process.node and self._is_ready(process.where):
+            process.node, version = ray.get(process.where)
+            if version != __version__:
+                both = f"version {version} of cspo, and this machine {__version__}"
+                return self._outcome(f"{process.node} has {both}: install the same on all.")
+        return self._outcome(ray.get(self.done)) if self._is_ready(self.done) else None
+
+    def _is_ready(self, answer: Any) -> bool:
+        return bool(self.engine.ray.wait([answer], timeout=0)[0])
 
     def _outcome(self, error: str | None) -> Outcome:
         if error is None and not self.ended:
@@ -188,7 +185,7 @@ class RayHandle:
 
     def interrupt(self) -> None:
         """Ask its process to finish the epoch under way, if it has one."""
-        if not self.process.node and not self._is_ready(self.process.where):
+        if not self._is_ready(self.process.where):
             self.stop()  # it waits for a core: there is no epoch under way
             return
         with contextlib.suppress(CspoError):

@@ -30,10 +30,10 @@ def is_finished(config: TrainConfig, folder: Path) -> bool:
     are complete.
     """
     summary = read_json(folder / "summary.json")
-    complete = isinstance(summary, dict) and bool(summary.get("finished"))
-    if not complete or summary.get("epochs") != config.epochs:
+    if not isinstance(summary, dict) or not summary.get("finished"):
         return False
-    if ProgressFile(folder / "progress.csv").complete_rows() != config.epochs:
+    rows = ProgressFile(folder / "progress.csv").complete_rows()
+    if not summary.get("epochs") == rows == config.epochs:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
     return all(map(_is_readable, checkpoints[-1:])) or not any(map(_is_readable, checkpoints))
@@ -63,8 +63,8 @@ def difference(config: TrainConfig, folder: Path) -> str | None:
     for name in [*there, *here] if whole else list(there)[:-1]:
         ours, theirs = here.get(name), there.get(name)
         if ours != theirs and name not in FREE:
-            was = f"was {_in_words(theirs)} in {folder}"
-            return f"{name} is {_in_words(ours)} in the study, and {was}"
+            was, is_now = ("not set" if x is None else repr(x) for x in (theirs, ours))
+            return f"{name} is {is_now} in the study, and was {was} in {folder}"
     return None
 
 
@@ -84,14 +84,9 @@ def _settings_in(folder: Path, config: TrainConfig) -> tuple[dict[str, Any], boo
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the algorithm's own settings beside the general ones, as `algorithm.name`."""
-    general = {key: value for key, value in settings.items() if key != "algorithm"}
-    own = settings.get("algorithm")
-    own = own if isinstance(own, dict) else {}
-    return general | {f"algorithm.{key}": value for key, value in own.items()}
-
-
-def _in_words(value: Any) -> str:
-    return "not set" if value is None else repr(value)
+    own = settings.pop("algorithm", None)
+    table = own if isinstance(own, dict) else {}
+    return settings | {f"algorithm.{key}": value for key, value in table.items()}
 
 
 def prepare(config: TrainConfig, folder: Path) -> list[str]:
@@ -117,8 +112,7 @@ def prepare(config: TrainConfig, folder: Path) -> list[str]:
         if summary.exists() and read_json(summary) is None:
             summary.unlink()
             notes.append("summary.json could not be read: it is written again.")
-        reason = _beyond_repair(config, checkpoints, rows, notes)
-        if reason is not None:
+        if reason := _beyond_repair(config, checkpoints, rows, notes):
             aside = free_folder(folder.parent.with_name("damaged"), folder.name)
             aside.rmdir()  # only the name was wanted
             folder.rename(aside)

@@ -28,8 +28,8 @@ LOOK = 0.5  # seconds between two looks at the files of the runs under way
 class Result:
     """What a start of a study came to."""
 
-    finished: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)  # id: error of the last attempt
+    finished: list[str]
+    failed: dict[str, str]  # id: error of the last attempt
 
 
 def run_study(
@@ -86,17 +86,15 @@ class _Scheduler:
     running: dict[str, tuple[RunSpec, Handle]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     statuses: dict[str, RunStatus] = field(default_factory=dict)
-    result: Result = field(default_factory=Result)
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
-            if is_finished(spec.config, self.out.run(spec)):
-                self.result.finished.append(spec.id)
-                self._look(spec, "finished")
-                continue
-            self.waiting.append(spec)
-            if self._look(spec, "stopped").epochs_done == 0:
-                self._look(spec, "waiting")
+            finished = is_finished(spec.config, self.out.run(spec))
+            status = self._look(spec, "finished" if finished else "stopped")
+            if not finished:
+                self.waiting.append(spec)
+                if status.epochs_done == 0:
+                    self._look(spec, "waiting")
         self.view.start(self.study, self.out.path, self.engine.slots, self.statuses)
         for note in notes:
             self.view.event("repaired", note)
@@ -105,24 +103,23 @@ class _Scheduler:
             with StopRequest() as stop:
                 self._loop(stop)
         finally:
-            self.view.stop(self.statuses)
+            self.view.stop()
         seconds = time.monotonic() - started
-        if stop.requested and len(self.result.finished) < len(self.chosen):
+        ended = self.statuses.values()
+        done = [status.id for status in ended if status.state == "finished"]
+        failed = {status.id: status.error for status in ended if status.state == "failed"}
+        if stop.requested and len(done) < len(self.chosen):
             self.view.say(f"stopped after {duration(seconds)}; the same command continues.")
             raise Interrupted("The study was stopped.")
-        self._say_ending(seconds)
-        return self.result
-
-    def _say_ending(self, seconds: float) -> None:
-        """Say how many runs are finished, and why the others failed."""
-        finished, failed, folder = self.result.finished, self.result.failed, self.out.path
-        done = f"{len(finished)} of {len(finished) + len(failed)} runs are finished"
-        self.view.say(f"{done}, {duration(seconds)} in this start.")
+        share = f"{len(done)} of {len(ended)} runs are finished"
+        self.view.say(f"{share}, {duration(seconds)} in this start.")
         for name, error in failed.items():
             tries = f"{self.attempts[name]} attempt{'s' if self.attempts[name] > 1 else ''}"
             self.view.say(f"failed after {tries}: {name}: {error}")
         again = "The same command tries the failed ones again; their output is in"
+        folder = self.out.path
         self.view.say(f"{again} {folder / 'logs'}." if failed else f"next: cspo report {folder}")
+        return Result(done, failed)
 
     def _loop(self, stop: StopRequest) -> None:
         asked, looked = False, 0.0
@@ -144,7 +141,7 @@ class _Scheduler:
                 looked = time.monotonic()
                 for spec, _ in self.running.values():
                     self._look(spec, "running")
-                self.view.update(self.statuses)
+                self.view.update()
             if not ended:
                 time.sleep(POLL)
 
@@ -165,16 +162,11 @@ class _Scheduler:
         self.out.set_running(self.running)
 
     def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
-        if error is None and not is_finished(spec.config, self.out.run(spec)):
-            error = "it ended, but its files are not complete"
-        if error is not None and not stopping:
-            self._failed(spec, error)
+        finished = error is None and is_finished(spec.config, self.out.run(spec))
+        if not (finished or stopping):
+            self._failed(spec, error or "it ended, but its files are not complete")
             return
-        state: State = "stopped" if error is not None else "finished"
-        if error is None:
-            self.result.finished.append(spec.id)
-        self._look(spec, state)
-        self.view.event(state, spec.id, self.statuses)
+        self.view.ended(self._look(spec, "finished" if finished else "stopped"))
 
     def _failed(self, spec: RunSpec, error: str) -> None:
         """Try a run again, or give it up and keep its error."""
@@ -185,11 +177,9 @@ class _Scheduler:
             self.waiting.append(spec)
             self._look(spec, "waiting")
             return
-        self.result.failed[spec.id] = error
         self.out.record_failure(spec, attempt, error)
         self._look(spec, "failed", error)
 
     def _look(self, spec: RunSpec, state: State, error: str = "") -> RunStatus:
-        status = status_of(spec, self.out.run(spec), state, error)
-        self.statuses[spec.id] = status
+        status = self.statuses[spec.id] = status_of(spec, self.out.run(spec), state, error)
         return status

@@ -23,5 +23,7 @@ OTHERWISE = 5_000  # assumed of an environment that was not measured
 
 def core_hours(study: Study) -> float:
     """Return the hours one core needs for a study, at the speeds above."""
-    speeds = (STEPS_PER_SECOND.get(native_name(spec.task) or "", OTHERWISE) for spec in study.runs)
-    return sum(spec.steps / speed for spec, speed in zip(study.runs, speeds, strict=True)) / 3600.0
+    seconds = 0.0
+    for spec in study.runs:
+        seconds += spec.steps / STEPS_PER_SECOND.get(native_name(spec.task) or "", OTHERWISE)
+    return seconds / 3600.0

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from cspo.errors import CspoError
@@ -143,10 +144,10 @@ class StudyFolder:
 
     def record_failure(self, spec: RunSpec, attempts: int, error: str) -> None:
         """Keep the error of a run that failed."""
+        record = json.dumps({"attempts": attempts, "error": error}, indent=2)
         with contextlib.suppress(OSError):  # it is printed as well
-            self._failure(spec).parent.mkdir(exist_ok=True)
-            data = {"attempts": attempts, "error": error}
-            write_text(self._failure(spec), json.dumps(data, indent=2) + "\n")
+            (self.path / "failures").mkdir(exist_ok=True)
+            write_text(self._failure(spec), record + "\n")
 
     def forget_failures(self) -> None:
         """Remove the records of an earlier start."""
@@ -159,20 +160,24 @@ class StudyFolder:
         return [self._status(spec, running) for spec in study.runs]
 
     def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
+        run, failure = self.run(spec), self._failure(spec)
         if spec.id in running:
-            return status_of(spec, self.run(spec), "running")
-        failure = self._failure(spec)
-        if failure.exists():
-            record = read_json(failure)
-            error = str(record.get("error", "")) if isinstance(record, dict) else ""
-            return status_of(spec, self.run(spec), "failed", error)
-        return status_of(spec, self.run(spec))
+            return status_of(spec, run, "running")
+        if not failure.exists():
+            return status_of(spec, run)
+        record = read_json(failure)
+        error = str(record.get("error", "")) if isinstance(record, dict) else ""
+        return status_of(spec, run, "failed", error)
 
 
 def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if it is known already."""
     file, config = progress_file(run), spec.config
-    columns = _newest(file)
+    columns: dict[str, list[float]] = {}
+    with contextlib.suppress(CspoError):  # an archive that was cut short or altered
+        columns = read_progress(file, tail=TAIL)
+    if not columns.get("return"):
+        columns = {}  # no complete row yet
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
         archived = file.suffix == ".gz"  # only finished runs are
@@ -190,15 +195,6 @@ def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str =
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
         limit=limits or config.cost_limit,
-        steps_per_second=sum(speeds) / len(speeds) if speeds else math.nan,
+        steps_per_second=fmean(speeds) if speeds else math.nan,
         error=error,
     )
-
-
-def _newest(file: Path) -> dict[str, list[float]]:
-    """Return the newest complete rows of a progress.csv as columns; nothing if there is none."""
-    try:
-        columns = read_progress(file, tail=TAIL)
-    except CspoError:  # an archive that was cut short or altered
-        return {}
-    return columns if columns.get("return") else {}

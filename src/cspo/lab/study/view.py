@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import IO, Any
 
 from cspo.lab.study.grid import Study
@@ -14,7 +15,7 @@ from cspo.runs.summary import duration, short_number
 
 ORDER = ("running", "failed", "stopped", "waiting", "finished")  # where not all can be shown
 STYLES = dict(zip(ORDER, ("bold", "bold red", "yellow", "dim", "green"), strict=True))
-COLUMNS = ("done", "return", "cost/limit", "steps/s", "left")  # to the right of run and state
+NUMBERS = ("done", "return", "cost/limit", "steps/s", "left")  # columns beside run and state
 PLAIN_WIDTH = 150  # of a table that goes to a file
 Statuses = Mapping[str, RunStatus]  # by the id of the run
 
@@ -25,7 +26,7 @@ def make_view(stream: IO[str] | None = None) -> PlainView:
     return LiveView(stream) if stream.isatty() else PlainView(stream)
 
 
-def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
+def seconds_left(statuses: Collection[RunStatus], slots: int) -> float:
     """Return the time left at the speeds seen on the same task, or on any; nan if there is none."""
     speeds: dict[str, list[float]] = {}
     for status in statuses:
@@ -33,13 +34,9 @@ def seconds_left(statuses: Sequence[RunStatus], slots: int) -> float:
             speeds.setdefault(status.task, []).append(status.steps_per_second)
     if not speeds:
         return math.nan
-    seen = [speed for group in speeds.values() for speed in group]
-    left = [
-        status.steps_left * len(group) / sum(group)
-        for status in statuses
-        if status.state not in ("finished", "failed")
-        for group in [speeds.get(status.task, seen)]
-    ]
+    anywhere = [speed for seen in speeds.values() for speed in seen]
+    going = [status for status in statuses if status.state not in ("finished", "failed")]
+    left = [status.steps_left / fmean(speeds.get(status.task, anywhere)) for status in going]
     return max(sum(left) / max(slots, 1), max(left, default=0.0))
 
 
@@ -52,15 +49,13 @@ def cost_text(status: RunStatus) -> str:
 class PlainView:
     """Shows a study while it goes on: one line per event, without control characters."""
 
-    slots = 1
-
     def __init__(self, stream: IO[str]) -> None:
         """Write to a stream."""
         self.stream = stream
 
     def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
-        """Begin."""
-        self.slots = slots
+        """Begin; `statuses` are looked at again whenever something is shown."""
+        self.slots, self.statuses = slots, statuses
         states = [status.state for status in statuses.values()]
         kept = f", {states.count('finished')} finished already" if "finished" in states else ""
         begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
@@ -68,25 +63,26 @@ class PlainView:
         runs = f"{len(states)}{part} runs{kept}{begun}"
         self.say(f"study {study.name}: {runs}, {slots} at a time, in {folder}")
 
-    def event(self, kind: str, text: str, statuses: Statuses | None = None) -> None:
-        """Tell what happened to a run; with `statuses`, `text` is its id and numbers follow."""
-        self.say(f"{kind:<8}  {text}{'' if statuses is None else self._numbers(text, statuses)}")
+    def event(self, kind: str, text: str) -> None:
+        """Tell what happened to a run."""
+        self.say(f"{kind:<8}  {text}")
 
-    def _numbers(self, name: str, statuses: Statuses) -> str:
-        status, everyone = statuses[name], list(statuses.values())
-        done = sum(one.state == "finished" for one in everyone)
-        left = duration(seconds_left(everyone, self.slots))
+    def ended(self, status: RunStatus) -> None:
+        """Tell what a run came to, and how far the study is."""
+        states = [other.state for other in self.statuses.values()]
+        left = duration(seconds_left(self.statuses.values(), self.slots))
         numbers = f"return {short_number(status.episode_return)}, cost {cost_text(status)}"
-        return f": {numbers}  ({done} of {len(everyone)} finished, {left} left)"
+        all_runs = f"{states.count('finished')} of {len(states)} finished, {left} left"
+        self.event(status.state, f"{status.id}: {numbers}  ({all_runs})")
 
-    def update(self, statuses: Statuses) -> None:
+    def update(self) -> None:
         """Show how far the runs are: lines tell only what happens."""
 
     def say(self, text: str) -> None:
         """Print some lines."""
         print(text, file=self.stream, flush=True)
 
-    def stop(self, statuses: Statuses) -> None:
+    def stop(self) -> None:
         """Leave the terminal as it was: lines change nothing about it."""
 
 
@@ -106,48 +102,45 @@ class LiveView(PlainView):
         """Draw the table for the first time."""
         super().start(study, folder, slots, statuses)
         self.live.start()
-        self.update(statuses)
+        self.update()
 
-    def event(self, kind: str, text: str, statuses: Statuses | None = None) -> None:
+    def event(self, kind: str, text: str) -> None:
         """Print what the table does not tell."""
         if kind in ("repaired", "failed"):
             self.console.print(f"{kind}  {text}", markup=False, style=STYLES.get(kind, "yellow"))
 
-    def update(self, statuses: Statuses) -> None:
+    def update(self) -> None:
         """Draw the table again, as much of it as fits."""
-        self.live.update(self._table(statuses, max(self.console.height - 6, 3)), refresh=True)
+        self.live.update(self._table(max(self.console.height - 6, 3)), refresh=True)
 
-    def _table(self, statuses: Statuses, rows: int) -> Any:
-        return table(list(statuses.values()), self.slots, self.console.width, rows)
+    def _table(self, rows: int) -> Any:
+        return table(self.statuses.values(), self.slots, self.console.width, rows)
 
     def say(self, text: str) -> None:
         """Print above the table."""
         self.console.print(text, markup=False)
 
-    def stop(self, statuses: Statuses) -> None:
+    def stop(self) -> None:
         """Leave the whole table behind."""
         self.live.stop()
-        self.console.print(self._table(statuses, len(statuses)))
+        self.console.print(self._table(len(self.statuses)))
 
 
-def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> Any:
+def table(statuses: Collection[RunStatus], slots: int, width: int, rows: int) -> Any:
     """Return the table of a study, of at most so many rows, and the line under it."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    shown = list(statuses)
-    if len(shown) > rows:
-        first = sorted(shown, key=lambda status: ORDER.index(status.state))[:rows]
-        shown = [status for status in shown if status in first]
+    first = sorted(statuses, key=lambda status: ORDER.index(status.state))
+    fitting = {status.id for status in first[:rows]}
+    shown = [status for status in statuses if status.id in fitting]
     gap = 2 if width >= 100 else 1
     drawn = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
     costs = max([10, *(len(cost_text(status)) for status in shown)])
     names = max(20, width - (8 + 5 + 8 + costs + 7 + 8) - 6 * gap)  # what the other columns leave
-    drawn.add_column("run", no_wrap=True)
-    drawn.add_column("state", no_wrap=True)
-    for name in COLUMNS:
-        drawn.add_column(name, justify="right", no_wrap=True)
+    for name in ("run", "state", *NUMBERS):
+        drawn.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
     for status in shown:
         violated = any(c > d for c, d in zip(status.cost, status.limit, strict=False))
         going = status.state == "running"
@@ -164,7 +157,7 @@ def table(statuses: Sequence[RunStatus], slots: int, width: int, rows: int) -> A
     return Group(drawn, Text(count(statuses, slots, len(shown))))
 
 
-def count(statuses: Sequence[RunStatus], slots: int, shown: int) -> str:
+def count(statuses: Collection[RunStatus], slots: int, shown: int) -> str:
     """Return the line under the table: the number of runs in each state, the time left in all."""
     states = [status.state for status in statuses]
     known = [state for state in ("finished", *ORDER[:-1]) if state in states]
