@@ -1,4 +1,4 @@
-"""`cspo bench`, `cspo parity` and `cspo doctor`."""
+"""`cspo bench` and `cspo parity`."""
 
 from __future__ import annotations
 
@@ -125,21 +125,3 @@ def parity(arguments: Sequence[str]) -> int:
     data = [report.to_dict() for report in reports]
     show(options.json, data, lambda: "\n\n".join(map(format_report, reports)))
     return 0 if all(report.ok for report in reports) else 1
-
-
-@dataclass(frozen=True)
-class DoctorOptions:
-    """Print the versions in use and run a self-test of a few seconds."""
-
-    json: bool = False
-    """Print one JSON object."""
-
-
-def doctor(arguments: Sequence[str]) -> int:
-    """Run `cspo doctor`."""
-    options = parse(DoctorOptions, "doctor", arguments)
-    from cspo.commands.doctor import examine, format_findings
-
-    findings = examine()
-    show(options.json, findings, lambda: format_findings(findings))
-    return 0 if findings["healthy"] else 1
