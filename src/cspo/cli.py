@@ -23,7 +23,7 @@ COMMANDS = {
     "algos": ("cspo.commands.lists:algos", "list the algorithms"),
     "bench": ("cspo.commands.measure:bench", "measure the speed of a task or of training"),
     "parity": ("cspo.commands.measure:parity", "compare the tasks with recorded transitions"),
-    "doctor": ("cspo.commands.measure:doctor", "check this installation"),
+    "doctor": ("cspo.commands.doctor:main", "check this installation"),
 }
 USAGE, INTERRUPTED = 2, 130  # exit codes
 

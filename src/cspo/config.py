@@ -13,6 +13,7 @@ import dataclasses
 import math
 import os
 import sys
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import resources
@@ -75,7 +76,8 @@ class TrainConfig:
     """Every setting of a run. Those of a group can also be read here: `config.gamma`."""
 
     task: str
-    """A native task, a Gymnasium id, or `module:factory` of your own environment."""
+    """A native task, a Gymnasium id, or `module:factory` of your own environment.
+    See `cspo tasks`."""
     algo: str = "cspo"
     """Algorithm, see `cspo algos`."""
     plugin: str | None = setting(None, changes_results=False)
@@ -100,12 +102,9 @@ class TrainConfig:
 
 
 GROUPS: dict[str, Any] = {
-    "environment": EnvironmentSettings,
-    "run": RunSettings,
-    "policy": PolicySettings,
-    "advantages": AdvantageSettings,
-    "update": UpdateSettings,
-    "files": FileSettings,
+    name: kind
+    for name, kind in typing.get_type_hints(TrainConfig).items()
+    if dataclasses.is_dataclass(kind)
 }
 
 
@@ -145,11 +144,9 @@ def make_config(
     if not isinstance(task, str) or not isinstance(algo, str):
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
     merged: dict[str, Any] = {}
-    own: dict[str, Any] = {}
     for layer in (preset(algo, task), from_file, _sort_settings(algo, settings)):
-        own |= _algorithm_table(layer)
-        merged |= {key: value for key, value in layer.items() if key != "algorithm"}
-    return from_dict(merged | {"task": task, "algo": algo, "algorithm": own})
+        merged |= layer | {"algorithm": _algorithm_table(merged) | _algorithm_table(layer)}
+    return from_dict(merged | {"task": task, "algo": algo})
 
 
 def _algorithm_table(layer: dict[str, Any]) -> dict[str, Any]:
@@ -167,8 +164,8 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in settings.items() if k in own_names and k not in _GROUP_OF}
     rest = {k: v for k, v in settings.items() if k not in own}
     given = rest.pop("algorithm", None) or {}
-    if not isinstance(given, dict) and dataclasses.is_dataclass(given):
-        given = {item.name: getattr(given, item.name) for item in dataclasses.fields(given)}
+    if dataclasses.is_dataclass(given):
+        given = dict(vars(given))
     for name in sorted(rest.keys() - _GROUP_OF.keys()):
         raise CspoError(f"Unknown setting {name!r}: {nearest(name, {*_GROUP_OF, *own_names})}")
     return rest | {"algorithm": _algorithm_table({"algorithm": given}) | own}
@@ -221,21 +218,20 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 def from_dict(data: dict[str, Any]) -> TrainConfig:
     """Return validated settings from plain flat data, such as a parsed TOML file."""
-    values = dict(data)
-    if "task" not in values:
+    if "task" not in data:
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
-    values |= use_plugin(values)
-    algorithm = get_algorithm(values.get("algo", "cspo"))
-    grouped: dict[str | None, dict[str, Any]] = {group: {} for group in GROUPS}
-    grouped[None] = {"algorithm": build(algorithm.Config, _algorithm_table(values), "algorithm.")}
-    for name, value in values.items():
-        if name == "algorithm":
-            continue
-        if name not in _GROUP_OF:
+    data = data | use_plugin(data)
+    own = build(
+        get_algorithm(data.get("algo", "cspo")).Config, _algorithm_table(data), "algorithm."
+    )
+    grouped: dict[str | None, dict[str, Any]] = {group: {} for group in (None, *GROUPS)}
+    for name, value in data.items():
+        if name in _GROUP_OF:
+            grouped[_GROUP_OF[name]][name] = value
+        elif name != "algorithm":
             raise CspoError(f"Unknown setting {name!r}: {nearest(name, _GROUP_OF)}")
-        grouped[_GROUP_OF[name]][name] = value
     groups = {name: build(kind, grouped[name]) for name, kind in GROUPS.items()}
-    config: TrainConfig = build(TrainConfig, grouped[None] | groups)
+    config: TrainConfig = build(TrainConfig, grouped[None] | groups | {"algorithm": own})
     validate(config)
     return config
 

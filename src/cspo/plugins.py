@@ -11,9 +11,9 @@ import os
 import sys
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 from cspo.algorithms.registry import registered_by
 from cspo.errors import CspoError
@@ -32,11 +32,13 @@ def load_plugin(name: str) -> str:
         # The path is part of the name, so that two files called alike can be loaded side by side.
         module_name = f"cspo_plugin_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
         if module_name not in sys.modules:
-            _explained(name, lambda: _run_file(path, module_name))
+            with _explained(name):
+                _run_file(path, module_name)
         found = str(path)
     else:
         module_name = found = name
-        _explained(name, lambda: _import_module(name))
+        with _explained(name):
+            _import_module(name)
     if not registered_by(module_name):
         raise CspoError(
             f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.'
@@ -44,30 +46,27 @@ def load_plugin(name: str) -> str:
     return found
 
 
-def _run_file(path: Path, module_name: str) -> ModuleType:
+def _run_file(path: Path, module_name: str) -> None:
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
-    if (
-        folder not in sys.path
-    ):  # what lies beside the file can be imported; at the end, so that it hides nothing
-        sys.path.append(folder)
+    if folder not in sys.path:  # what lies beside the file can be imported
+        sys.path.append(folder)  # at the end, so that it hides nothing
     sys.modules[module_name] = module  # dataclasses look their own module up
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]
         raise
-    return module
 
 
-def _import_module(name: str) -> ModuleType:
+def _import_module(name: str) -> None:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)  # as `python` itself does
     try:
-        return importlib.import_module(name)
+        importlib.import_module(name)
     except ModuleNotFoundError as fault:
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
             raise  # the module is there; something it imports is not
@@ -76,10 +75,11 @@ def _import_module(name: str) -> ModuleType:
         ) from None
 
 
-def _explained(name: str, load: Callable[[], ModuleType]) -> None:
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
     """Turn what goes wrong in a user's file into a line that says where."""
     try:
-        load()
+        yield
     except MissingPlugin:
         raise
     except CspoError as fault:
@@ -89,10 +89,9 @@ def _explained(name: str, load: Callable[[], ModuleType]) -> None:
             f"Plugin {name} cannot be read: {fault.filename}, line {fault.lineno}: {fault.msg}."
         ) from fault
     except Exception as fault:
-        place = traceback.extract_tb(fault.__traceback__)[-1]
-        where = f"{place.filename}, line {place.lineno}"
         if getattr(fault, "name", None) == "torch":
             raise CspoError(f"Plugin {name} needs PyTorch: pip install 'cspo[torch]'") from fault
-        raise CspoError(
-            f"Plugin {name} failed: {type(fault).__name__}: {fault} ({where})."
-        ) from fault
+        place = traceback.extract_tb(fault.__traceback__)[-1]
+        where = f"{place.filename}, line {place.lineno}"
+        what = f"{type(fault).__name__}: {fault} ({where})"
+        raise CspoError(f"Plugin {name} failed: {what}.") from fault

@@ -5,18 +5,36 @@ from __future__ import annotations
 import importlib.util
 import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from cspo.commands.options import parse, show
 from cspo.config import available_cores, make_config
 from cspo.runs.summary import versions
 
 TASK = "SafetyHopperVelocity-v1"
 MUJOCO_FROM, MUJOCO_BEFORE = (3, 2, 7), (3, 5)  # 3.5 changed the benchmark's physics
+
+
+@dataclass(frozen=True)
+class DoctorOptions:
+    """Print the versions in use and run a self-test of a few seconds."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `cspo doctor`."""
+    options = parse(DoctorOptions, "doctor", arguments)
+    findings = examine()
+    show(options.json, findings, lambda: format_findings(findings))
+    return 0 if findings["healthy"] else 1
 
 
 def examine() -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.commands.options import PluginOption, parse
+from cspo.commands.options import FileOption, parse, show
 from cspo.config import use_plugin
 from cspo.envs.tasks import native_tasks
 
@@ -24,7 +23,7 @@ class TasksOptions:
 class AlgosOptions:
     """List the algorithms; `cspo train --algo NAME --help` shows the settings of one."""
 
-    plugin: PluginOption = None
+    plugin: FileOption = None
     """Python file, or module, that registers more."""
     json: bool = False
     """Print a JSON list."""
@@ -33,33 +32,29 @@ class AlgosOptions:
 def tasks(arguments: Sequence[str]) -> int:
     """Run `cspo tasks`."""
     options = parse(TasksOptions, "tasks", arguments)
+    show(options.json, [row._asdict() for row in native_tasks()], _task_table)
+    return 0
+
+
+def _task_table() -> str:
     rows = native_tasks()
-    if options.json:
-        print(json.dumps([row._asdict() for row in rows]))
-        return 0
     width = max(len(row.name) for row in rows)
     terms = max(len(",".join(row.cost_terms)) for row in rows)
     head = f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}"
-    print(f"{head}  {'cost terms':<{terms}}  description")
+    lines = [f"{head}  {'cost terms':<{terms}}  description"]
     for row in rows:
         sizes = f"{row.observation_size:>4} {row.action_size:>4}  {row.cost_limit:>5g}"
         what = f"{','.join(row.cost_terms):<{terms}}  {row.description}"
-        print(f"{row.name:<{width}}  {row.family:<10}  {sizes}  {what}")
-    return 0
+        lines.append(f"{row.name:<{width}}  {row.family:<10}  {sizes}  {what}")
+    return "\n".join(lines)
 
 
 def algos(arguments: Sequence[str]) -> int:
     """Run `cspo algos`."""
     options = parse(AlgosOptions, "algos", arguments)
     use_plugin({"plugin": options.plugin})
-    rows = [
-        {"name": name, "summary": getattr(get_algorithm(name), "summary", "")}
-        for name in algorithm_names()
-    ]
-    if options.json:
-        print(json.dumps(rows))
-        return 0
-    width = max(len(row["name"]) for row in rows)
-    for row in rows:
-        print(f"{row['name']:<{width}}  {row['summary']}")
+    rows = [(name, getattr(get_algorithm(name), "summary", "")) for name in algorithm_names()]
+    width = max(len(name) for name, _ in rows)
+    data = [{"name": name, "summary": summary} for name, summary in rows]
+    show(options.json, data, lambda: "\n".join(f"{name:<{width}}  {text}" for name, text in rows))
     return 0

@@ -1,30 +1,30 @@
-"""`cspo bench`, `cspo parity` and `cspo doctor`."""
+"""`cspo bench` and `cspo parity`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from cspo.commands.options import HELP, PluginOption, parse, typed
+from cspo.commands.options import HELP, FileOption, TaskArgument, parse, show
 from cspo.errors import CspoError, nearest
+from cspo.settings import positive, positive_or_infinite, setting
 
 
 @dataclass(frozen=True)
 class BenchEnvOptions:
     """Measure the steps per second of a native task, next to bare MuJoCo on the same motion."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    task: TaskArgument
     """Native task, see `cspo tasks`."""
-    num_envs: typed(int, "num_envs") = 20  # type: ignore[valid-type]
+    num_envs: int = setting(20, positive)
     """Parallel environments."""
-    threads: typed(int, "threads") = 0  # type: ignore[valid-type]
+    threads: int = 0
     """Threads; 0 means one per core."""
-    seconds: typed(float, "seconds") = 5.0  # type: ignore[valid-type]
+    seconds: float = setting(5.0, positive_or_infinite)
     """How long to measure."""
     json: bool = False
     """Print one JSON object."""
@@ -34,23 +34,23 @@ class BenchEnvOptions:
 class BenchTrainOptions:
     """Measure training with the paper's settings, without the KL stop; medians over epochs."""
 
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    task: TaskArgument
     """Task to train on."""
     algo: str = "cspo"
     """Algorithm."""
-    plugin: PluginOption = None
+    plugin: FileOption = None
     """Python file, or module, that registers it."""
-    epochs: typed(int, "epochs") = 5  # type: ignore[valid-type]
+    epochs: int = setting(5, positive)
     """Epochs to measure, after one to warm up."""
-    threads: typed(int, "threads") = 0  # type: ignore[valid-type]
+    threads: int = 0
     """Threads of the simulators; 0 means one per core. With several runs each has one."""
-    runs: typed(int, "runs") = 1  # type: ignore[valid-type]
+    runs: int = setting(1, positive)
     """Runs side by side, each in its own process."""
-    cost_limit: typed(tuple[float, ...], "cost_limit") = (25.0,)  # type: ignore[valid-type]
+    cost_limit: tuple[float, ...] = (25.0,)
     """Limits, one per constraint."""
-    cost_terms: typed(tuple[str, ...], "cost_terms") = ()  # type: ignore[valid-type]
+    cost_terms: tuple[str, ...] = ()
     """Terms of the cost to constrain one by one."""
-    env_options: typed(dict[str, Any], "env_options") = field(default_factory=dict)  # type: ignore[valid-type]
+    env_options: dict[str, Any] = setting({})
     """Keyword arguments the environment is made with."""
     json: bool = False
     """Print one JSON object."""
@@ -70,43 +70,36 @@ def bench(arguments: Sequence[str]) -> int:
         raise CspoError(
             f"cspo bench measures `env` or `train`, not {what!r}: {nearest(what, BENCHES)}"
         )
-    if what == "env":
-        env_options = parse(BenchEnvOptions, "bench env", rest)
-        _check_positive(num_envs=env_options.num_envs, seconds=env_options.seconds)
-        from cspo.config import available_cores
-        from cspo.envs.tools.bench import bench_env
+    return _bench_env(rest) if what == "env" else _bench_train(rest)
 
-        threads = env_options.threads or available_cores()
-        result = bench_env(env_options.task, env_options.num_envs, threads, env_options.seconds)
-        _show(result, env_options.json)
-        return 0
-    options = parse(BenchTrainOptions, "bench train", rest)
-    _check_positive(epochs=options.epochs, runs=options.runs)
-    from cspo.lab.bench import bench_train
 
-    settings = {key: value for key, value in vars(options).items() if key != "json"}
-    result = bench_train(**settings)
-    _show(result, options.json)
+def _bench_env(arguments: Sequence[str]) -> int:
+    options = parse(BenchEnvOptions, "bench env", arguments)
+    from cspo.config import available_cores
+    from cspo.envs.tools.bench import bench_env
+
+    threads = options.threads or available_cores()
+    result = bench_env(options.task, options.num_envs, threads, options.seconds)
+    show(options.json, result, lambda: _numbers(result))
     return 0
 
 
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not value > 0:
-            raise CspoError(f"--{name.replace('_', '-')} must be positive, not {value:g}.")
+def _bench_train(arguments: Sequence[str]) -> int:
+    options = parse(BenchTrainOptions, "bench train", arguments)
+    from cspo.lab.bench import bench_train
+
+    result = bench_train(**{name: value for name, value in vars(options).items() if name != "json"})
+    show(options.json, result, lambda: _numbers(result))
+    return 0
 
 
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        small = isinstance(value, float) and value < 1000
-        print(f"{name:<16} {f'{value:,.4g}' if small else _rounded(value)}")
-
-
-def _rounded(value: Any) -> str:
-    return f"{value:,.0f}" if isinstance(value, float) else str(value)
+def _numbers(result: dict[str, Any]) -> str:
+    """Return names and values, one per line; large numbers without digits after the point."""
+    texts = {
+        name: f"{value:,.{'4g' if value < 1000 else '0f'}}" if isinstance(value, float) else value
+        for name, value in result.items()
+    }
+    return "\n".join(f"{name:<16} {text}" for name, text in texts.items())
 
 
 @dataclass(frozen=True)
@@ -129,26 +122,6 @@ def parity(arguments: Sequence[str]) -> int:
     from cspo.envs.tools.parity import format_report, replay
 
     reports = [replay(file) for file in options.files]
-    if options.json:
-        print(json.dumps([report.to_dict() for report in reports]))
-    else:
-        print("\n\n".join(format_report(report) for report in reports))
+    data = [report.to_dict() for report in reports]
+    show(options.json, data, lambda: "\n\n".join(map(format_report, reports)))
     return 0 if all(report.ok for report in reports) else 1
-
-
-@dataclass(frozen=True)
-class DoctorOptions:
-    """Print the versions in use and run a self-test of a few seconds."""
-
-    json: bool = False
-    """Print one JSON object."""
-
-
-def doctor(arguments: Sequence[str]) -> int:
-    """Run `cspo doctor`."""
-    options = parse(DoctorOptions, "doctor", arguments)
-    from cspo.commands.doctor import examine, format_findings
-
-    findings = examine()
-    print(json.dumps(findings) if options.json else format_findings(findings))
-    return 0 if findings["healthy"] else 1

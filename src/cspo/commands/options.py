@@ -6,54 +6,75 @@ import contextlib
 import dataclasses
 import inspect
 import io
+import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from cspo.errors import CspoError, flag, nearest
-from cspo.settings import parse_text, written
+from cspo.settings import check_fields, explanations, parse_text, written
 
 Options = TypeVar("Options")
-PluginOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+TaskArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+RunArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+FileOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 HELP = ("-h", "--help")
 
 
 def parse(
-    command: type[Options], name: str, arguments: Sequence[str], default: Any = None
+    command: type[Options], name: str, arguments: Sequence[str], values: Any = None
 ) -> Options:
     """Return the options of a command, or print its help and leave.
 
     Args:
-        command: Frozen dataclass; its docstring is the description, a string under a field explains
-            it.
+        command: Dataclass; its docstring is the description, a string under a field explains it.
         name: The command as it is typed after `cspo`.
         arguments: What was typed after it.
-        default: Values of options that are not given, if they differ from the dataclass's own.
+        values: Options that take the place of the defaults.
     """
     refused = io.StringIO()
-    keywords: dict[str, Any] = {} if default is None else {"default": default}
     try:
         # tyro draws boxes around errors: they are caught here and said again in one line.
         with contextlib.redirect_stderr(refused):
-            options, unknown = tyro.cli(
-                command,
+            read, unknown = tyro.cli(
+                _readable(command, values),
                 prog=f"cspo {name}",
                 description=inspect.cleandoc(command.__doc__ or ""),
                 args=list(arguments),
                 return_unknown_args=True,
                 config=(tyro.conf.OmitArgPrefixes,),
-                **keywords,
             )
     except SystemExit as leaving:
         if leaving.code in (0, None):
             raise
         raise CspoError(f"{_plain(refused.getvalue())} See `cspo {name} --help`.") from None
     _refuse_unknown(unknown, command, name)
-    return typing.cast(Options, options)
+    options = command(**vars(read))
+    check_fields(options)
+    return options
+
+
+def _readable(group: Any, values: Any) -> Any:
+    """Return a dataclass again, as tyro takes it: every field explained and read from one word."""
+    explained, hints = explanations(group), typing.get_type_hints(group, include_extras=True)
+    members: list[Any] = []
+    for item in dataclasses.fields(group):
+        default: Any = {"default": item.default, "default_factory": item.default_factory}
+        if values is not None:
+            default = {"default_factory": partial(getattr, values, item.name)}
+        hint = hints[item.name]
+        if dataclasses.is_dataclass(hint):
+            hint = _readable(hint, getattr(values, item.name, None))
+            default = {"default_factory": hint}
+        else:
+            hint = typed(hint, item.name, explained[item.name])
+        members.append((item.name, hint, dataclasses.field(**default)))
+    return dataclasses.make_dataclass(group.__name__, members, namespace={"__doc__": group.__doc__})
 
 
 def _refuse_unknown(unknown: list[str], command: type, name: str) -> None:
@@ -67,6 +88,11 @@ def _refuse_unknown(unknown: list[str], command: type, name: str) -> None:
     raise CspoError(
         f"cspo {name} does not know what to do with {unknown[0]!r}. See `cspo {name} --help`."
     )
+
+
+def show(as_json: bool, data: Any, text: Callable[[], str]) -> None:
+    """Print the result of a command: its data as JSON, or what people read."""
+    print(json.dumps(data) if as_json else text(), flush=True)
 
 
 def option_names(command: type) -> list[str]:
@@ -101,26 +127,24 @@ def _plain(text: str) -> str:
 def typed(hint: Any, name: str, text: str | None = None) -> Any:
     """Return an annotation that reads a setting of type `hint` from one word, by `parse_text`.
 
+    An annotation that already says how to read it stays as it is.
+
     Args:
         hint: Type of the setting.
         name: Its name, for error messages.
         text: Its explanation in the help.
     """
     explained = [] if text is None else [tyro.conf.arg(help=text)]
-    if hint is bool:
+    if hint is bool or typing.get_origin(hint) is Annotated:
         return Annotated[(hint, *explained)]  # type: ignore[return-value]
     spec = PrimitiveConstructorSpec(
         nargs=1,
         metavar=_metavar(hint),
-        instance_from_str=_reader(hint, name),
+        instance_from_str=lambda words: parse_text(words[0], hint, name),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [written(value)],
     )
     return Annotated[(hint, spec, *explained)]  # type: ignore[return-value]
-
-
-def _reader(hint: Any, name: str) -> Callable[[list[str]], Any]:
-    return lambda words: parse_text(words[0], hint, name)
 
 
 def _metavar(hint: Any) -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import tyro
 
-from cspo.commands.options import PluginOption, parse, typed
+from cspo.commands.options import FileOption, RunArgument, parse, show
 from cspo.errors import CspoError
 from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
@@ -23,32 +21,30 @@ if TYPE_CHECKING:
     from cspo.use.intervals import Interval
     from cspo.use.load import TrainedPolicy
 
-RunFolderArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-
 
 @dataclass(frozen=True)
 class EvalOptions:
     """Measure a run's policy on complete episodes, acting stochastically and deterministically."""
 
-    run: RunFolderArgument
+    run: RunArgument
     """The run's folder."""
-    episodes: typed(int, "episodes") = 20  # type: ignore[valid-type]
+    episodes: int = 20
     """Episodes of each kind."""
-    seed: typed(int | None, "seed") = None  # type: ignore[valid-type]
+    seed: int | None = None
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
-    plugin: PluginOption = None
+    plugin: FileOption = None
     """Python file, or module, with the run's algorithm, if it is not where it was."""
     json: bool = False
     """Print a JSON list of rows."""
-    video: typed(str | None, "video") = None  # type: ignore[valid-type]
+    video: str | None = None
     """Also film the policy, acting deterministically, into this .mp4 or .gif file."""
-    video_episodes: typed(int, "video_episodes") = 1  # type: ignore[valid-type]
+    video_episodes: int = 1
     """Episodes in the video."""
-    camera: typed(Literal["track", "top"], "camera") = "track"  # type: ignore[valid-type]
+    camera: Literal["track", "top"] = "track"
     """Follow the robot, or look down on it."""
-    width: typed(int, "width") = 640  # type: ignore[valid-type]
+    width: int = 640
     """Of the video, in pixels."""
-    height: typed(int, "height") = 480  # type: ignore[valid-type]
+    height: int = 480
     """Of the video, in pixels."""
 
 
@@ -56,7 +52,7 @@ class EvalOptions:
 class PlotOptions:
     """Draw the learning curve of a run again, from its progress.csv."""
 
-    run: RunFolderArgument
+    run: RunArgument
     """The run's folder."""
 
 
@@ -74,7 +70,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     rows = measure(policy, options.episodes, seed=options.seed)
     plain = [without_nan(dataclasses.asdict(row)) for row in rows]
     # Out of the door before anything is drawn: a graphics driver may take the process with it.
-    print(json.dumps(plain) if options.json else format_rows(rows), flush=True)
+    show(options.json, plain, lambda: format_rows(rows))
     if options.video is not None:
         _film(options, policy)
     return 0

@@ -9,11 +9,19 @@ from typing import Annotated
 
 import tyro
 
-from cspo.commands.options import parse, typed
+from cspo.commands.options import parse
 from cspo.errors import CspoError
-from cspo.settings import check_fields, not_negative, positive, setting
+from cspo.settings import not_negative, positive, setting
 
 LONGEST = 100_000  # iterations
+
+
+def _countable(steps: int) -> str | None:
+    return positive(steps) or (f"must be at most {LONGEST}" if steps > LONGEST else None)
+
+
+def _from_1_to_10(value: float) -> str | None:
+    return None if 1.0 <= value <= 10.0 else "must be from 1 to 10"
 
 
 @dataclass(frozen=True)
@@ -26,19 +34,19 @@ class ToyOptions:
 
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "toy"
     """Folder for the pictures."""
-    steps: typed(int, "steps") = setting(200, positive)  # type: ignore[valid-type]
+    steps: int = setting(200, _countable)
     """Iterations."""
-    alpha: typed(float, "alpha") = setting(0.85, not_negative)  # type: ignore[valid-type]
+    alpha: float = setting(0.85, not_negative)
     """Fraction of the violation that CSPO's correction aims to remove."""
-    step_theta: typed(float, "step_theta") = setting(0.1, positive)  # type: ignore[valid-type]
+    step_theta: float = setting(0.1, positive)
     """Step size of the parameters, for both."""
-    step_lambda: typed(float, "step_lambda") = setting(0.05, positive)  # type: ignore[valid-type]
+    step_lambda: float = setting(0.05, positive)
     """Step size of the multiplier, for both."""
-    steepness: typed(float, "steepness") = 2.0  # type: ignore[valid-type]
+    steepness: float = setting(2.0, _from_1_to_10)
     """Exponent of the constraint: larger is steeper, with the same feasible set."""
-    curvature: typed(float, "curvature") = setting(0.2, positive)  # type: ignore[valid-type]
+    curvature: float = setting(0.2, positive)
     """Curvature of the objective: smaller makes the boundary steeper next to it."""
-    start: typed(tuple[float, ...], "start") = (0.0, 1.5)  # type: ignore[valid-type]
+    start: tuple[float, ...] = (0.0, 1.5)
     """Where both start."""
     gif: bool = True
     """Write the animation too."""
@@ -47,11 +55,6 @@ class ToyOptions:
 def main(arguments: Sequence[str]) -> int:
     """Run `cspo toy`."""
     options = parse(ToyOptions, "toy", arguments)
-    check_fields(options)
-    if options.steps > LONGEST:
-        raise CspoError(f"--steps must be at most {LONGEST}, not {options.steps}.")
-    if not 1.0 <= options.steepness <= 10.0:
-        raise CspoError(f"--steepness must be from 1 to 10, not {options.steepness:g}.")
     if len(options.start) != 2 or not all(abs(value) <= 3.0 for value in options.start):
         raise CspoError("--start takes two numbers from -3 to 3, as in --start 0,1.5.")
 

@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.commands.options import HELP, PluginOption, option_names, parse, typed
-from cspo.config import GROUPS, TrainConfig, from_dict, make_config, read_settings, use_plugin
+from cspo.commands.options import HELP, FileOption, TaskArgument, option_names, parse
+from cspo.config import TrainConfig, from_dict, make_config, read_settings, to_dict, use_plugin
 from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError
-from cspo.settings import explanations
 
-DESCRIPTION = """Train a policy that maximises return while keeping costs under limits.
-
-Examples:
-    cspo train SafetyHopperVelocity-v1 --cost-limit 25 --total-steps 1e6
-    cspo train --resume runs/SafetyHopperVelocity-v1-cspo-seed0
-
-Defaults shown are those of the chosen task and algorithm. Lists are written with commas: 25,5."""
 ANY_TASK = "any"  # stands in for a task while only the options are asked for
+
+
+@dataclass(frozen=True)
+class TrainOptions(TrainConfig):
+    """Train a policy that maximises return while keeping costs under limits.
+
+    Examples:
+        cspo train SafetyHopperVelocity-v1 --cost-limit 25 --total-steps 1e6
+        cspo train --resume runs/SafetyHopperVelocity-v1-cspo-seed0
+
+    Defaults shown are those of the chosen task and algorithm. Lists are written with commas: 25,5.
+    """
+
+    task: Annotated[TaskArgument, tyro.conf.arg(help_behavior_hint="")] = ""
+    plugin: FileOption = None
+    run_dir: Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """New folder for the run; by default runs/TASK-ALGO-seedN."""
+    config: FileOption = None
+    """TOML file with settings; flags win over it."""
+    resume: Annotated[str | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
+    """Continue the run in this folder instead of starting one."""
+    quiet: bool = False
+    """Print no progress."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +47,11 @@ class ResumeOptions:
 
     resume: Annotated[str, tyro.conf.arg(metavar="RUN")]
     """The run's folder."""
-    total_steps: typed(int | None, "total_steps") = None  # type: ignore[valid-type]
+    total_steps: int | None = None
     """New length of the whole run."""
-    plugin: PluginOption = None
+    plugin: FileOption = None
     """File or module with the run's algorithm, if it is not where it was."""
-    threads: typed(int | None, "threads") = None  # type: ignore[valid-type]
+    threads: int | None = None
     """Threads that step the simulators."""
     quiet: bool = False
     """Print no progress."""
@@ -66,12 +80,8 @@ def _resume(arguments: Sequence[str]) -> int:
     options = parse(ResumeOptions, "train", arguments)
     from cspo.runs.session import resume
 
-    changes = {
-        "total_steps": options.total_steps,
-        "threads": options.threads,
-        "plugin": options.plugin,
-    }
-    given = {key: value for key, value in changes.items() if value is not None}
+    changes = {name: getattr(options, name) for name in ("total_steps", "threads", "plugin")}
+    given = {name: value for name, value in changes.items() if value is not None}
     resume(options.resume, quiet=options.quiet, **given)
     return 0
 
@@ -81,22 +91,18 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     words = [word for word in arguments if word not in HELP]
     file = _value_of("--config", words)
     named = {} if file is None else read_settings(file)
-    plugin = use_plugin({"plugin": _value_of("--plugin", words) or named.get("plugin")})
+    use_plugin({"plugin": _value_of("--plugin", words) or named.get("plugin")})
     algo = _value_of("--algo", words) or named.get("algo", "cspo")
-    kind: Any = options_class(algo)
+    kind = options_class(algo)
     # Twice: which defaults (presets) hold is known only once the task has been read.
-    task = parse(kind, "train", words).task or named.get("task")
-    base = make_config(task or ANY_TASK, algo, file)
-    options: Any = parse(kind, "train", arguments, default=_filled(kind, base, task))
+    task = parse(kind, "train", words).task or named.get("task") or ""
+    base = vars(make_config(task or ANY_TASK, algo, file)) | {"task": task}
+    options = parse(kind, "train", arguments, kind(**base))
     if not task:
         raise CspoError(
             "Name a task to train on, as in `cspo train SafetyHopperVelocity-v1`. See `cspo tasks`."
         )
-    grouped = (vars(getattr(options, group)) for group in GROUPS)
-    values = {name: value for group in grouped for name, value in group.items()}
-    own = dict(vars(options.algorithm)) if hasattr(options, "algorithm") else {}
-    named_here = {"task": task, "algo": algo, "cost_limit": options.cost_limit, "algorithm": own}
-    config = from_dict(values | named_here | plugin)
+    config = from_dict(to_dict(options))
     check_task_name(config.task)  # before MuJoCo is loaded
     return config, options.run_dir, options.quiet
 
@@ -114,58 +120,13 @@ def _value_of(name: str, words: Sequence[str]) -> str | None:
     return found
 
 
-def options_class(algo: str) -> type:
-    """Return the dataclass of `cspo train` for an algorithm: the groups, then its own settings."""
-    explained, hints = explanations(TrainConfig), typing.get_type_hints(TrainConfig)
-    task = _text("TASK", explained["task"] + " See `cspo tasks`.")
-    limit = typed(hints["cost_limit"], "cost_limit", explained["cost_limit"])
-    folder = "New folder for the run; by default runs/TASK-ALGO-seedN."
-    resume = "Continue the run in this folder instead of starting one."
-    fields: list[Any] = [
-        _field("task", Annotated[task, tyro.conf.Positional], None),
-        _field("algo", typed(str, "algo", explained["algo"]), "cspo"),
-        _field("plugin", _text("FILE", explained["plugin"]), None),
-        _field("cost_limit", limit, (25.0,)),
-        _field("run_dir", _text("DIR", folder), None),
-        _field("config", _text("FILE", "TOML file with settings; flags win over it."), None),
-        _field("resume", _text("RUN", resume), None),
-        _field("quiet", Annotated[bool, tyro.conf.arg(help="Print no progress.")], False),
-    ]
-    fields += [_group(name, kind, kind.__doc__) for name, kind in GROUPS.items()]
-    own = get_algorithm(algo).Config
-    if dataclasses.fields(own):
-        fields.append(_group("algorithm", own, f"Settings of {algo}; another --algo has others."))
-    kind = dataclasses.make_dataclass("TrainOptions", fields, frozen=True)
-    kind.__doc__ = DESCRIPTION
-    return kind
-
-
-def _field(name: str, hint: Any, default: Any) -> Any:
-    return name, hint, dataclasses.field(default=default)
-
-
-def _text(metavar: str, explanation: str) -> Any:
-    argument = tyro.conf.arg(metavar=metavar, help=explanation, help_behavior_hint="")
-    return Annotated[str | None, argument]
-
-
-def _group(name: str, settings: type, title: str) -> Any:
-    """Return the field for a group: its settings again, each read from one word."""
-    explained, hints = explanations(settings), typing.get_type_hints(settings)
-    members: list[Any] = []
-    for item in dataclasses.fields(settings):
-        default: Any = {"default": item.default, "default_factory": item.default_factory}
-        annotation = typed(hints[item.name], item.name, explained[item.name])
-        members.append((item.name, annotation, dataclasses.field(**default)))
-    kind = dataclasses.make_dataclass(name, members, frozen=True)
-    kind.__doc__ = title
-    return name, kind, dataclasses.field(default_factory=kind)
-
-
-def _filled(kind: Any, base: TrainConfig, task: str | None) -> Any:
-    """Return the options with the settings of `base` as their values."""
-    options = kind()
-    names = [name for name in (*GROUPS, "algorithm") if hasattr(options, name)]
-    groups = {name: type(getattr(options, name))(**vars(getattr(base, name))) for name in names}
-    general = {"task": task, "algo": base.algo, "cost_limit": base.cost_limit}
-    return dataclasses.replace(options, **general, **groups)
+def options_class(algo: str) -> type[TrainOptions]:
+    """Return the options of `cspo train` for an algorithm: its own settings are among them."""
+    config = get_algorithm(algo).Config
+    title = f"Settings of {algo}; another --algo has others."
+    own = type(config.__name__, (config,), {"__doc__": title})
+    member = ("algorithm", own, dataclasses.field(default_factory=own))
+    words = {"__doc__": TrainOptions.__doc__}
+    return dataclasses.make_dataclass(
+        "Options", [member], bases=(TrainOptions,), frozen=True, namespace=words
+    )

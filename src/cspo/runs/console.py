@@ -55,17 +55,6 @@ def make_console(
     return shown(config.epochs, cost_labels(cost_names), done, stream)
 
 
-class _Clock:
-    """Estimates the time left from the epochs this process has done."""
-
-    def __init__(self, total: int, done: int) -> None:
-        self.total, self.first, self.started = total, done, monotonic()
-
-    def left(self, done: int) -> str:
-        elapsed = monotonic() - self.started
-        return duration(elapsed / max(done - self.first, 1) * (self.total - done))
-
-
 def costs_against_limits(report: EpochReport) -> list[tuple[str, bool]]:
     """Return "27.1/25" and whether it is violated, for every constraint; "~" marks an estimate."""
     mark = "~" if report.metrics.get("cost_estimated") else ""
@@ -78,21 +67,29 @@ def multipliers(report: EpochReport) -> str:
     return " ".join(f"{value:.3f}" for value in report.multiplier)
 
 
-class PlainConsole(Console):
-    """Rows without control characters, at most about `MAX_ROWS` of them."""
+class ProgressConsole(Console):
+    """What both kinds of progress know."""
 
     def __init__(self, epochs: int, labels: Sequence[str], done: int, stream: IO[str]) -> None:
         """Show a run of so many `epochs`, of which some are `done`, with these names of costs."""
-        self.total, self.stream, self.clock = epochs, stream, _Clock(epochs, done)
-        self.costs = [f"{label}/limit" if len(labels) == 1 else label for label in labels]
-        self.widths = [max(13, len(label)) for label in self.costs]
-        self.multiplier_width = 5 + 6 * len(labels)
+        self.total, self.labels, self.stream = epochs, labels, stream
+        self.first, self.started = done, monotonic()
+
+    def left(self, done: int) -> str:
+        """Return the time left, estimated from the epochs this process has done."""
+        elapsed = monotonic() - self.started
+        return duration(elapsed / max(done - self.first, 1) * (self.total - done))
+
+
+class PlainConsole(ProgressConsole):
+    """Rows without control characters, at most about `MAX_ROWS` of them."""
 
     def start(self, title: str) -> None:
         """Print the title and the names of the columns."""
-        constrained = f"{self._in_columns(self.costs)} {'multiplier':>{self.multiplier_width}}"
-        header = f"{'epoch':>11} {'steps':>11} {'return':>9} {constrained}"
-        self._print(f"{title}\n{header} {'kl':>8} {'steps/s':>8} {'left':>8}")
+        labels = self.labels
+        costs = [f"{label}/limit" if len(labels) == 1 else label for label in labels]
+        print(title, file=self.stream)
+        self._print("epoch", "steps", "return", *costs, "multiplier", "kl", "steps/s", "left")
 
     def write(self, report: EpochReport) -> None:
         """Print a row, if one is due."""
@@ -102,20 +99,24 @@ class PlainConsole(Console):
             return  # rows are spread evenly over the run; the last epoch always has one
         costs = [text + "!" * violated for text, violated in costs_against_limits(report)]
         self._print(
-            f"{f'{done}/{self.total}':>11} {report.steps:>11} "
-            f"{short_number(report.episode_return):>9} {self._in_columns(costs)} "
-            f"{multipliers(report):>{self.multiplier_width}} {report.kl:>8.4f} "
-            f"{report.steps_per_second:>8.0f} {self.clock.left(done):>8}"
+            f"{done}/{self.total}",
+            report.steps,
+            short_number(report.episode_return),
+            *costs,
+            multipliers(report),
+            f"{report.kl:.4f}",
+            f"{report.steps_per_second:.0f}",
+            self.left(done),
         )
 
-    def _print(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+    def _print(self, *cells: Any) -> None:
+        costs = [max(13, len(label)) for label in self.labels]
+        widths = (11, 11, 9, *costs, 5 + 6 * len(costs), 8, 8, 8)
+        row = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+        print(*row, file=self.stream, flush=True)
 
-    def _in_columns(self, texts: Sequence[str]) -> str:
-        return " ".join(f"{text:>{width}}" for text, width in zip(texts, self.widths, strict=True))
 
-
-class LiveConsole(Console):
+class LiveConsole(ProgressConsole):
     """A progress bar and the newest numbers, redrawn in place."""
 
     def __init__(self, epochs: int, labels: Sequence[str], done: int, stream: IO[str]) -> None:
@@ -124,8 +125,7 @@ class LiveConsole(Console):
         from rich.live import Live
         from rich.progress_bar import ProgressBar
 
-        self.total, self.done, self.labels = epochs, done, labels
-        self.clock = _Clock(epochs, done)
+        super().__init__(epochs, labels, done, stream)
         self.terminal = Terminal(file=stream, highlight=False)
         # Not the default colours: red is for a violated limit.
         blue: Any = {"complete_style": "blue", "finished_style": "blue"}
@@ -136,30 +136,30 @@ class LiveConsole(Console):
         """Print the title, and the bar below it."""
         self.terminal.print(title, markup=False)
         self.live.start()
-        self.live.update(self._view(None), refresh=True)
+        self.live.update(self._view(self.first, None), refresh=True)
 
     def write(self, report: EpochReport) -> None:
         """Draw the bar and the numbers anew."""
-        self.done = report.epoch + 1
-        self.bar.update(completed=self.done)
-        self.live.update(self._view(report), refresh=True)
+        done = report.epoch + 1
+        self.bar.update(completed=done)
+        self.live.update(self._view(done, report), refresh=True)
 
     def close(self) -> None:
         """Remove the bar."""
         self.live.stop()
 
-    def _view(self, report: EpochReport | None) -> Any:
+    def _view(self, done: int, report: EpochReport | None) -> Any:
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         first = Table.grid(padding=(0, 2))
-        row: list[Any] = [Text(f"epoch {self.done}/{self.total}", "bold"), self.bar]
+        row: list[Any] = [Text(f"epoch {done}/{self.total}", "bold"), self.bar]
         if report is None:
             first.add_row(*row, Text("first epoch under way ...", "dim"))
             return first
-        left = self.clock.left(self.done)
-        first.add_row(*row, f"{report.steps_per_second:,.0f} steps/s", f"{left} left")
+        speed = f"{report.steps_per_second:,.0f} steps/s"
+        first.add_row(*row, speed, f"{self.left(done)} left")
         line = Text(f"return {short_number(report.episode_return)}   ")
         for label, (text, violated) in zip(self.labels, costs_against_limits(report), strict=True):
             line.append(f"{label} ")

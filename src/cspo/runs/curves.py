@@ -26,16 +26,17 @@ def draw_curve(run_dir: Path | str) -> Path:
 
     run_dir = Path(run_dir)
     settings = load_settings(run_dir)
-    columns = read_progress(run_dir / "progress.csv")
+    file = run_dir / "progress.csv"
+    columns = read_progress(file)
     if not columns.get("steps"):
-        file = run_dir / "progress.csv"
         raise CspoError(f"{file} holds no finished epoch: there is nothing to draw yet.")
     # Figure rather than pyplot: no global state, no display, safe inside a user's own program.
     figure = Figure(figsize=(7.5, 7.5), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
     steps = np.array(columns["steps"])
-    _draw_return(panels[0], steps, columns)
+    panels[0].plot(steps, columns["return"], color=RETURN_COLOUR, **_line(steps))
+    panels[0].set_ylabel("return")
     names = _names_of(run_dir, columns)
     _draw_costs(panels[1], steps, columns, names)
     _draw_multipliers(panels[2], steps, columns, names)
@@ -48,11 +49,6 @@ def draw_curve(run_dir: Path | str) -> Path:
     path = run_dir / "curve.png"
     figure.savefig(path, dpi=130)
     return path
-
-
-def _draw_return(panel: Any, steps: Any, columns: Columns) -> None:
-    panel.plot(steps, columns["return"], color=RETURN_COLOUR, **_line(steps))
-    panel.set_ylabel("return")
 
 
 def _names_of(run_dir: Path, columns: Columns) -> list[str]:

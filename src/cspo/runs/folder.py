@@ -11,7 +11,15 @@ import tomli_w
 
 from cspo import __version__
 from cspo.algorithms import algorithm_names
-from cspo.config import FREE, TrainConfig, from_dict, read_settings, to_dict, use_plugin
+from cspo.config import (
+    FREE,
+    TrainConfig,
+    from_dict,
+    read_settings,
+    to_dict,
+    use_plugin,
+    with_settings,
+)
 from cspo.errors import CspoError
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
@@ -85,18 +93,20 @@ class RunFolder:
             )
         run = cls(path, config, hold(path))
         try:
-            state = run._recover()
+            state, epochs = run._recover()
             if changes:
-                run.config = from_dict(to_dict(config) | changes)
-                _check_not_shortened(run.config, 0 if state is None else int(state["epoch"]))
+                run.config = with_settings(config, **changes)
+                if run.config.epochs < epochs:
+                    done = f"The run has done {epochs * config.steps_per_epoch} steps already"
+                    raise CspoError(f"{done}: --total-steps must not be less.")
                 write_config(path, run.config)
         except BaseException:
             run.close()
             raise
         return run, state
 
-    def _recover(self) -> dict[str, Any] | None:
-        """Return the newest state that fits progress.csv; bring the files back to that epoch."""
+    def _recover(self) -> tuple[dict[str, Any] | None, int]:
+        """Return the newest state that fits progress.csv; bring the files back to its epochs."""
         folder = self.path / "checkpoints"
         remove_partial_files(self.path)
         remove_partial_files(folder)
@@ -105,8 +115,9 @@ class RunFolder:
         if state is None and rows > self.config.checkpoint_every:
             done = f"though {rows} epochs were done"
             raise CspoError(f"{folder} holds no checkpoint, {done}: start the run again.")
-        self.notes += self._progress.rewind(0 if state is None else int(state["epoch"]))
-        return state
+        epochs = 0 if state is None else int(state["epoch"])
+        self.notes += self._progress.rewind(epochs)
+        return state, epochs
 
     def keep(self, report: EpochReport, trainer: Trainer) -> None:
         """Keep an epoch that is done: its numbers, and a checkpoint if one is due.
@@ -200,12 +211,6 @@ def free_folder(root: Path, name: str) -> Path:
         except OSError as error:
             fault = f"Cannot create run folder {path}: {error.strerror}. Try --run-dir."
             raise CspoError(fault) from error
-
-
-def _check_not_shortened(config: TrainConfig, done: int) -> None:
-    if config.epochs < done:
-        steps = done * config.steps_per_epoch
-        raise CspoError(f"The run has done {steps} steps already: --total-steps must not be less.")
 
 
 def hold(path: Path) -> IO[str]:

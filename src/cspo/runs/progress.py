@@ -80,7 +80,7 @@ class ProgressFile:
 
     def _complete(self) -> list[list[str]]:
         """Return the header and the rows of epochs 0, 1, ... up to the first that is not whole."""
-        table = [cells for _, cells in read_rows(self.path)] if self.path.exists() else []
+        table = _read_cells(self.path)
         for epoch, cells in enumerate(table[1:]):
             if cells[0] != str(epoch) or len(cells) != len(table[0]):
                 return table[: 1 + epoch]
@@ -133,6 +133,11 @@ def read_rows(file: Path, *, tail: int | None = None, foreign: bool = False) -> 
         raise CspoError(f"Cannot read {file}: {reason}.") from error
 
 
+def _read_cells(file: Path, tail: int | None = None) -> list[list[str]]:
+    """Return the cells of our own file, line by line; nothing if there is no such file."""
+    return [cells for _, cells in read_rows(file, tail=tail)] if file.exists() else []
+
+
 def _content(file: Path, tail: int | None) -> bytes:
     """Return what is in a file, or its first line and the whole lines in its last bytes."""
     with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as source:
@@ -151,7 +156,7 @@ def read_progress(file: Path, tail: int | None = None) -> dict[str, list[float]]
         file: The file, also compressed (.gz).
         tail: Read the newest rows only, those in the last `tail` bytes.
     """
-    table = [cells for _, cells in read_rows(file, tail=tail)] if file.exists() else []
+    table = _read_cells(file, tail)
     header, rows = table[0] if table else [], []
     for cells in table[1:]:
         with suppress(ValueError):  # not numbers: a damaged row is not complete either

@@ -16,7 +16,7 @@ from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.console import Console, make_console
-from cspo.runs.folder import RunFolder, free_folder
+from cspo.runs.folder import free_folder
 from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
 from cspo.runs.trainer import Trainer
@@ -130,18 +130,18 @@ def train_to_end(
     for note in trainer.run.notes:
         console.note(note)
     try:
-        return _train(trainer, trainer.run, console, quiet)
+        return _train(trainer, trainer.run.path, console, quiet)
     finally:
         trainer.run.close()
         if owns_env:
             trainer.env.close()
 
 
-def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
-    config, folder = trainer.config, run.path
+def _train(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Summary:
+    config = trainer.config
     if trainer.epoch >= config.epochs:
         console.note(f"{folder} is complete: {config.epochs} of {config.epochs} epochs are done.")
-        return _finish(trainer, run, console, quiet)
+        return _finish(trainer, folder, console, quiet)
     if not quiet and (warning := episode_warning(config, trainer.env)):
         console.note(warning)
     verb = "training" if trainer.epoch == 0 else f"resuming after epoch {trainer.epoch}"
@@ -153,27 +153,26 @@ def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> S
                     break
             if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
                 trainer.save()
-            summary = _finish(trainer, run, console, quiet)
+            summary = _finish(trainer, folder, console, quiet)
+            if stop.requested and not summary.finished:
+                raise KeyboardInterrupt(f"Stopped after epoch {trainer.epoch}.")
+            return summary
         except CspoError as fault:
             raise type(fault)(_explain(trainer, folder, fault)) from fault
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
             console.note(f"stopped; {how_to_resume(config, folder)}")
-            raise Interrupted(f"Stopped in epoch {trainer.epoch + 1}.") from None
-    if stop.requested and not summary.finished:
-        console.note(f"stopped; {how_to_resume(config, folder)}")
-        raise Interrupted(f"Stopped after epoch {trainer.epoch}.")
-    return summary
+            raise Interrupted(str(stopped) or f"Stopped in epoch {trainer.epoch + 1}.") from None
 
 
-def _finish(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
+def _finish(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Summary:
     """Write summary.json and curve.png, and show the summary."""
     from cspo.runs.curves import draw_curve
 
     console.close()
     names, parameters = trainer.env.cost_names, trainer.parameter_hash()
-    summary = summarise(run.path, trainer.config, names, trainer.epoch, parameters)
+    summary = summarise(folder, trainer.config, names, trainer.epoch, parameters)
     write_summary(summary, trainer.config)
-    draw_curve(run.path)
+    draw_curve(folder)
     if not quiet:
         print(format_summary(summary), flush=True)
     return summary
@@ -217,9 +216,7 @@ class StopRequest:
         self._previous: dict[signal.Signals, Callable[..., Any] | int | None] = {}
 
     def __enter__(self) -> StopRequest:
-        if (
-            threading.current_thread() is threading.main_thread()
-        ):  # Python takes handlers only there
+        if threading.current_thread() is threading.main_thread():  # handlers can be set only there
             for kind in (signal.SIGINT, signal.SIGTERM):
                 self._previous[kind] = signal.signal(kind, self._handle)
         return self

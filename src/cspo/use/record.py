@@ -85,10 +85,11 @@ def record(
             opened.enter_context(closing(batch))
         policy.check_sizes(batch)
         draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
-        film = opened.enter_context(_Film(path, draw, rate, caption))
+        film = _Film(path, draw, rate, caption, opened)
         filmed = _filmed_episodes(policy, batch, film, seed, deterministic)
         returns, costs = zip(*islice(filmed, episodes), strict=True)
-    return Recording(path, film.frames, film.fps, returns, costs)
+    assert film.video is not None
+    return Recording(path, film.video.frames, film.fps, returns, costs)
 
 
 def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: int = 480) -> Path:
@@ -102,32 +103,30 @@ def check_video(path: Path | str, episodes: int = 1, width: int = 640, height: i
 class _Film:
     """A video that takes the size of its first picture, and leaves out steps that are too quick."""
 
-    def __init__(self, path: Path, draw: Callable[[], Picture], rate: float, caption: bool) -> None:
-        self._path, self._draw, self._caption = path, draw, caption
+    def __init__(
+        self,
+        path: Path,
+        draw: Callable[[], Picture],
+        rate: float,
+        caption: bool,
+        opened: ExitStack,
+    ) -> None:
+        self._path, self._draw, self._caption, self._opened = path, draw, caption, opened
         self._stride = math.ceil(rate / FASTEST[path.suffix.lower()])
         self.fps = rate / self._stride
-        self._video: VideoWriter | None = None
-
-    @property
-    def frames(self) -> int:
-        return 0 if self._video is None else self._video.frames
-
-    def __enter__(self) -> _Film:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        if self._video is not None:
-            self._video.__exit__(*exception)
+        self.video: VideoWriter | None = None  # closed, or discarded, with `opened`
 
     def show(self, step: int, text: str, costly: bool) -> None:
         if step % self._stride:
             return
         picture = self._draw()
-        if self._video is None:
-            self._video = VideoWriter(self._path, self.fps, picture.shape[1], picture.shape[0])
+        if self.video is None:
+            height, width, _ = picture.shape
+            video = VideoWriter(self._path, self.fps, width, height)
+            self.video = self._opened.enter_context(video)
         if self._caption:
             picture = _captioned(picture, text, COSTLY if costly else QUIET)
-        self._video.add(picture)
+        self.video.add(picture)
 
 
 def _filmed_episodes(

@@ -88,7 +88,7 @@ class VideoWriter:
     def discard(self) -> None:
         """Give up: leave no file behind."""
         with suppress(Exception):  # what went wrong is already on its way to the user
-            self._encoder.abandon()
+            self._encoder.close()
         with suppress(OSError):
             self._partial.unlink(missing_ok=True)
 
@@ -135,9 +135,9 @@ class _Mp4:
 
     def finish(self) -> None:
         self._file.mux(self._stream.encode(None))
-        self._file.close()
+        self.close()
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         self._file.close()
 
 
@@ -160,7 +160,7 @@ class _Gif:
         film = {"append_images": others, "duration": (10 * np.diff(times)).tolist(), "loop": 0}
         first.save(self._path, "GIF", save_all=True, **film)
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         self._pictures.clear()
 
 
