@@ -164,8 +164,8 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in settings.items() if k in own_names and k not in _GROUP_OF}
     rest = {k: v for k, v in settings.items() if k not in own}
     given = rest.pop("algorithm", None) or {}
-    if dataclasses.is_dataclass(given):
-        given = dict(vars(given))
+    if not isinstance(given, dict) and dataclasses.is_dataclass(given):
+        given = {item.name: getattr(given, item.name) for item in dataclasses.fields(given)}
     for name in sorted(rest.keys() - _GROUP_OF.keys()):
         raise CspoError(f"Unknown setting {name!r}: {nearest(name, {*_GROUP_OF, *own_names})}")
     return rest | {"algorithm": _algorithm_table({"algorithm": given}) | own}

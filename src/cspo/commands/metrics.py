@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from cspo.commands.options import parse, typed
+from cspo.commands.options import parse
 from cspo.errors import CspoError
 from cspo.runs.plain import without_nan
 
@@ -41,15 +41,15 @@ class MetricsOptions:
         tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint=""),
     ]
     """Run folders, or CSV files with one row per epoch; those of OmniSafe are recognised."""
-    limit: typed(float | None, "limit") = None  # type: ignore[valid-type]
+    limit: float | None = None
     """Cost limit, for files without a column for it; replaces it otherwise."""
-    skip: typed(float, "skip") = 0.3  # type: ignore[valid-type]
+    skip: float = 0.3
     """Share of training left out at the start."""
-    return_column: typed(str | None, "return_column") = None  # type: ignore[valid-type]
+    return_column: str | None = None
     """Column with the return, if it has another name."""
-    cost_column: typed(str | None, "cost_column") = None  # type: ignore[valid-type]
+    cost_column: str | None = None
     """Column with the cost; of several constraints the name without _0, _1, ..."""
-    limit_column: typed(str | None, "limit_column") = None  # type: ignore[valid-type]
+    limit_column: str | None = None
     """Column with the cost limit."""
     json: bool = False
     """Print one JSON object."""

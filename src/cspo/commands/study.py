@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from cspo.commands.options import HELP, parse, typed
+from cspo.commands.options import HELP, parse
 from cspo.config import available_cores
 from cspo.errors import CspoError, nearest
 from cspo.lab.study.engine import Engine, LocalEngine, is_address
 from cspo.lab.study.grid import Study, StudyProblems, read_study, shipped_studies
 from cspo.runs.plain import without_nan
-from cspo.settings import check_fields, positive, setting
+from cspo.settings import positive, setting
 
 if TYPE_CHECKING:
     from cspo.lab.study.mirror import Mirror
@@ -44,7 +44,7 @@ class RunOptions:
     out: Annotated[str, tyro.conf.arg(metavar="DIR")]
     """Folder of the study, new or that of an earlier start; with Ray also an address such as
     s3://bucket/study."""
-    jobs: typed(int | None, "jobs") = setting(None, positive)  # type: ignore[valid-type]
+    jobs: int | None = setting(None, positive)
     """Runs at a time, one process each; by default one per core, of this machine or of the
     cluster."""
     only: Annotated[tuple[str, ...], tyro.conf.arg(metavar="RUN")] = ()
@@ -52,12 +52,12 @@ class RunOptions:
     default."""
     archive: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None
     """An archive of this study: runs that are finished in it are taken over, not trained again."""
-    engine: typed(Literal["local", "ray"], "engine") = "local"  # type: ignore[valid-type]
+    engine: Literal["local", "ray"] = "local"
     """Where to train: on this machine, or on a Ray cluster."""
-    address: typed(str | None, "address") = None  # type: ignore[valid-type]
+    address: str | None = None
     """With --engine ray, the cluster: host:port, ray://host:port, or by default the one of this
     machine (auto)."""
-    cpus: typed(float | None, "cpus") = setting(None, positive)  # type: ignore[valid-type]
+    cpus: float | None = setting(None, positive)
     """With --engine ray, cores that a run reserves; 1 by default."""
 
 
@@ -114,7 +114,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(options: RunOptions) -> int:
     """Run `cspo study run`."""
-    check_fields(options)
     study = read_study(options.study, environments=True)
     chosen = study.named(options.only) if options.only else study.runs
     mirror = _mirror(options.out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from cspo.errors import CspoError
 from cspo.runs.folder import load_settings
 from cspo.runs.progress import constraint_columns, read_progress
-from cspo.types import cost_labels
+from cspo.types import EpochReport, cost_labels
 
 RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
 COST_COLOURS = ("#c2571a", "#7b4fa3", "#2a8a6b", "#a83256", "#6b6b1f")
@@ -49,6 +50,26 @@ def draw_curve(run_dir: Path | str) -> Path:
     path = run_dir / "curve.png"
     figure.savefig(path, dpi=130)
     return path
+
+
+class CurvePicture:
+    """The sink that leaves curve.png behind when the run ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Draw into the folder of a run."""
+        self._folder = folder
+        self._is_due = (folder / "progress.csv").exists()
+
+    def write(self, report: EpochReport) -> None:
+        """Take note that there is something to draw."""
+        self._is_due = True
+
+    def close(self) -> None:
+        """Draw; on a full disk there is no picture, and `cspo plot` draws it later."""
+        if self._is_due:
+            self._is_due = False
+            with contextlib.suppress(OSError, CspoError):
+                draw_curve(self._folder)
 
 
 def _names_of(run_dir: Path, columns: Columns) -> list[str]:

@@ -56,8 +56,12 @@ class RunFolder:
         self.sinks: list[Sink] = []
         self._lock = lock
         self._progress = ProgressFile(path / "progress.csv")
-        events: list[Sink] = [TensorBoard(path / "tensorboard")] if config.tensorboard else []
-        self._files: list[Sink] = [*events, self._progress]
+        self._files = self._file_sinks()
+
+    def _file_sinks(self) -> list[Sink]:
+        """Return what writes the folder's own files of numbers."""
+        events = TensorBoard(self.path / "tensorboard")
+        return [events, self._progress] if self.config.tensorboard else [self._progress]
 
     @classmethod
     def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
@@ -96,6 +100,7 @@ class RunFolder:
             state, epochs = run._recover()
             if changes:
                 run.config = with_settings(config, **changes)
+                run._files = run._file_sinks()
                 if run.config.epochs < epochs:
                     done = f"The run has done {epochs * config.steps_per_epoch} steps already"
                     raise CspoError(f"{done}: --total-steps must not be less.")

@@ -16,6 +16,7 @@ from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.console import Console, make_console
+from cspo.runs.curves import CurvePicture
 from cspo.runs.folder import free_folder
 from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
@@ -126,7 +127,7 @@ def train_to_end(
     """
     assert trainer.run is not None
     console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
-    trainer.run.sinks += [*sinks, console]
+    trainer.run.sinks += [CurvePicture(trainer.run.path), *sinks, console]
     for note in trainer.run.notes:
         console.note(note)
     try:
@@ -154,25 +155,23 @@ def _train(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Sum
             if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
                 trainer.save()
             summary = _finish(trainer, folder, console, quiet)
-            if stop.requested and not summary.finished:
-                raise KeyboardInterrupt(f"Stopped after epoch {trainer.epoch}.")
-            return summary
         except CspoError as fault:
             raise type(fault)(_explain(trainer, folder, fault)) from fault
-        except KeyboardInterrupt as stopped:
+        except KeyboardInterrupt:
             console.note(f"stopped; {how_to_resume(config, folder)}")
-            raise Interrupted(str(stopped) or f"Stopped in epoch {trainer.epoch + 1}.") from None
+            raise Interrupted(f"Stopped in epoch {trainer.epoch + 1}.") from None
+    if stop.requested and not summary.finished:
+        console.note(f"stopped; {how_to_resume(config, folder)}")
+        raise Interrupted(f"Stopped after epoch {trainer.epoch}.")
+    return summary
 
 
 def _finish(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Summary:
-    """Write summary.json and curve.png, and show the summary."""
-    from cspo.runs.curves import draw_curve
-
+    """Write summary.json, and show it."""
     console.close()
     names, parameters = trainer.env.cost_names, trainer.parameter_hash()
     summary = summarise(folder, trainer.config, names, trainer.epoch, parameters)
     write_summary(summary, trainer.config)
-    draw_curve(folder)
     if not quiet:
         print(format_summary(summary), flush=True)
     return summary
