@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import tomli_w
 
 from cspo.commands.options import option_names
 from cspo.commands.train import options_class, read_arguments
-from cspo.config import TrainConfig, from_dict, general_fields, make_config, preset, to_dict
+from cspo.config import FREE, TrainConfig, from_dict, general_fields, make_config, preset, to_dict
 from cspo.errors import CspoError, flag
 from cspo.runs.folder import RunFolder, load_config
 from cspo.settings import explanations, parse_text
@@ -200,3 +201,18 @@ def test_settings_without_a_task_or_with_an_unknown_algorithm(tmp_path: Path) ->
     (tmp_path / "unknown.toml").write_text("sede = 3")
     with pytest.raises(CspoError, match="did you mean 'seed'"):
         make_config(TASK, file=tmp_path / "unknown.toml")
+
+
+def test_the_algorithms_settings_may_be_given_as_their_dataclass() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Given:
+        clip: float = 0.15
+
+    assert make_config(TASK, "ppo", algorithm=Given()).algorithm.clip == 0.15
+    own = make_config(TASK, "ppo", clip=0.3).algorithm
+    assert make_config(TASK, "ppo", algorithm=own).algorithm == own
+
+
+def test_settings_say_themselves_what_changes_no_result() -> None:
+    free = {"threads", "plugin", "checkpoint_every", "keep_checkpoints", "tensorboard"}
+    assert set(FREE) == free

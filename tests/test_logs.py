@@ -373,3 +373,20 @@ def test_numbers_for_people() -> None:
         "3.14",
         "12,346",
     ]
+
+
+def test_the_picture_is_drawn_once_at_the_end_and_may_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Path] = []
+
+    def draw(folder: Path) -> None:
+        drawn.append(folder)
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(cspo.runs.curves, "draw_curve", draw)
+    assert cspo.train(TASK, run_dir=tmp_path / "run", quiet=True, **SMALL).finished
+    assert drawn == [tmp_path / "run"]
+    picture = cspo.runs.curves.CurvePicture(tmp_path)  # a folder without an epoch
+    picture.close()
+    assert len(drawn) == 1

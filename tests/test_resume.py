@@ -331,3 +331,14 @@ def test_changed_environment_is_refused(tmp_path: Path) -> None:
         CspoError, match="environment has changed since the run started: action low"
     ):
         cspo.resume(run, env=wider, total_steps=800)
+
+
+def test_what_changes_no_result_may_change_on_resume(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop_after(run, 2, tensorboard=True)
+    events = sorted((run / "tensorboard").iterdir())
+    summary = cspo.resume(run, quiet=True, tensorboard=False, keep_checkpoints=1, threads=2)
+    assert sorted((run / "tensorboard").iterdir()) == events
+    assert len(list_checkpoints(run / "checkpoints")) == 1
+    again = cspo.train(TASK, run_dir=tmp_path / "again", quiet=True, **SMALL)
+    assert summary.parameter_hash == again.parameter_hash
