@@ -44,7 +44,8 @@ def load(path: Path) -> dict[str, Any]:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            names = file.keys()
+            arrays = {name: file.get_tensor(name) for name in names}
     except (OSError, safetensors.SafetensorError) as error:
         raise DamagedCheckpoint(f"{path.name} cannot be read ({error})") from error
     text = metadata.get("state", "")

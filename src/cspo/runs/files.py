@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from cspo.errors import CspoError
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -39,3 +43,14 @@ def try_lock(file: IO[str], *, exclusive: bool = True) -> bool:
     except OSError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def writes_to(place: str) -> Iterator[None]:
+    """Turn a full disk or a missing permission into a sentence."""
+    try:
+        yield
+    except BrokenPipeError:  # who read the output has left: nothing to do with the place
+        raise
+    except OSError as error:
+        raise CspoError(f"Cannot write to {place}: {error.strerror or error}.") from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from cspo.config import (
 from cspo.errors import CspoError
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
-from cspo.runs.files import remove_partial_files, try_lock, write_text
+from cspo.runs.files import remove_partial_files, try_lock, write_text, writes_to
 from cspo.runs.progress import ProgressFile
 from cspo.runs.sinks import Sink
 from cspo.runs.tensorboard import TensorBoard
@@ -67,7 +66,7 @@ class RunFolder:
     def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
         """Start a new run; a folder that already holds one is refused."""
         path = Path(path)
-        with _explained(path):
+        with writes_to(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, config, hold(path))
             if holds_run(path):
@@ -129,7 +128,7 @@ class RunFolder:
 
         The sinks that were added come last: whatever happens in one of them, the epoch is on disk.
         """
-        with _explained(self.path):
+        with writes_to(f"run folder {self.path}"):
             for file in self._files:
                 file.write(report)
         if trainer.epoch % self.config.checkpoint_every == 0 or trainer.epoch == self.config.epochs:
@@ -140,7 +139,7 @@ class RunFolder:
     def save(self, trainer: Trainer) -> Path:
         """Write a checkpoint; progress.csv is on disk before it, so that a crash loses no row."""
         folder, state = self.path / "checkpoints", trainer.state_dict()
-        with _explained(self.path):
+        with writes_to(f"run folder {self.path}"):
             self._progress.sync()
             return checkpoint.save(folder, trainer.epoch, state, self.config.keep_checkpoints)
 
@@ -150,15 +149,6 @@ class RunFolder:
             stack.callback(self._lock.close)
             for sink in (*self._files, *self.sinks):
                 stack.callback(sink.close)
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn a full disk or a missing permission into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise CspoError(f"Cannot write to run folder {path}: {error.strerror or error}.") from error
 
 
 def write_config(path: Path, config: TrainConfig) -> None:
@@ -220,7 +210,7 @@ def free_folder(root: Path, name: str) -> Path:
 
 def hold(path: Path) -> IO[str]:
     """Hold the folder for this process; released when the process ends, however it ends."""
-    with _explained(path):
+    with writes_to(f"run folder {path}"):
         file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
     if not try_lock(file):
         file.close()

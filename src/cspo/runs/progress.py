@@ -54,7 +54,8 @@ class ProgressFile:
         row = as_row(report)
         if self._file is None:
             new = not self.path.exists() or self.path.stat().st_size == 0
-            self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115 (kept open)
+            # Kept open over the run.
+            self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115
             if new:
                 self._file.write(",".join(row) + "\n")
         self._file.write(",".join(map(_in_full, row.values())) + "\n")

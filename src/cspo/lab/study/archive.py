@@ -11,8 +11,8 @@ from pathlib import Path
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.repair import difference, is_finished
-from cspo.lab.study.state import StudyFolder, writes_to
-from cspo.runs.files import write_bytes, write_text
+from cspo.lab.study.state import StudyFolder
+from cspo.runs.files import write_bytes, write_text, writes_to
 
 COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
 EPOCHS = "progress.csv.gz"

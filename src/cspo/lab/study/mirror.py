@@ -8,9 +8,8 @@ import re
 import time
 from pathlib import Path
 
-from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun
-from cspo.runs.files import write_bytes, write_text
+from cspo.runs.files import write_bytes, write_text, writes_to
 
 REFRESH = 5.0  # seconds between two looks at the progress of a run
 PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them

@@ -27,10 +27,9 @@ from typing import Any
 from cspo import __version__
 from cspo.errors import CspoError
 from cspo.lab.study.engine import in_one_line, is_address
-from cspo.lab.study.state import writes_to
 from cspo.lab.study.storage import Storage, StoredRun, Superseded
 from cspo.runs.checkpoint import list_checkpoints
-from cspo.runs.files import write_text
+from cspo.runs.files import write_text, writes_to
 from cspo.runs.folder import RunInUse, hold
 
 WATCH = 1.0  # seconds between two looks at the owner, the raylet and new checkpoints

@@ -14,9 +14,9 @@ from cspo.lab.study.archive import take_over
 from cspo.lab.study.engine import Engine, Handle, in_one_line
 from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
-from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of, writes_to
+from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
 from cspo.lab.study.view import PlainView
-from cspo.runs.files import write_text
+from cspo.runs.files import write_text, writes_to
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
 

@@ -54,17 +54,6 @@ class RunStatus:
         return self.steps_left / self.steps_per_second if self.steps_per_second > 0 else math.nan
 
 
-@contextlib.contextmanager
-def writes_to(place: str) -> Iterator[None]:
-    """Turn a full disk or a missing permission into a sentence."""
-    try:
-        yield
-    except BrokenPipeError:  # who read the output has left: nothing to do with the place
-        raise
-    except OSError as error:
-        raise CspoError(f"Cannot write to {place}: {error.strerror or error}.") from error
-
-
 class StudyFolder:
     """The files of one study."""
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cspo.errors import CspoError
 from cspo.lab.toy.methods import Trajectory
 from cspo.lab.toy.problem import Problem
-from cspo.runs.files import write_bytes
+from cspo.runs.files import write_bytes, writes_to
 
 COLOURS = {"primal-dual": "#c2571a", "CSPO": "#1f5fa8"}
 BOUNDARY, INFEASIBLE, LEVELS = "#7b3fa3", "#f3e3ea", "#8a8a8a"
@@ -39,12 +38,10 @@ def draw_pictures(
         contents = {"toy.png": png, "toy.svg": svg}
         if gif:
             contents["toy.gif"] = _animation(figure, lines, paths)
-    try:
+    with writes_to(str(out)):
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_bytes(out / name, content)
-    except OSError as error:
-        raise CspoError(f"Cannot write to {out}: {error.strerror or error}.") from error
     return [out / name for name in contents]
 
 
