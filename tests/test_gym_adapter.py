@@ -14,6 +14,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from cspo.envs import make_batch, native_tasks
+from cspo.envs.check import check_env
 from cspo.envs.gym import SafetyVectorEnv
 from cspo.envs.gym_batch import GymBatchEnv
 from cspo.envs.native import make_native
@@ -461,3 +462,26 @@ def test_importing_the_package_and_its_task_table_loads_no_simulator():
     assert [row.name for row in native_tasks() if row.family == "velocity"] == NAMES
     assert [row.family for row in native_tasks()] == 5 * ["velocity"] + 4 * ["navigation"]
     assert all(row.cost_limit == 25.0 for row in native_tasks())
+
+
+def test_a_function_that_takes_num_envs_makes_all_copies_at_once():
+    calls = []
+
+    def make(num_envs, threads, time_limit=1000):
+        calls.append((num_envs, threads, time_limit))
+        return make_batch("SafetyHopperVelocity-v1", num_envs, threads)
+
+    env = make_batch(make, 3, 2, env_options={"time_limit": 5})
+    assert calls == [(3, 2, 5)] and env.num_envs == 3 and len(env.reset(0)) == 3
+    env.close()
+    with pytest.raises(CspoError, match="has no option 'limit'"):
+        make_batch(make, 3, env_options={"limit": 5})
+    with pytest.raises(CspoError, match="as a BatchEnv; this one returned Toy"):
+        make_batch(lambda num_envs: Toy(), 2)
+    with pytest.raises(CspoError, match="check_env tries single environments"):
+        check_env(make)
+
+
+def test_a_num_envs_among_the_options_is_an_option_like_any_other():
+    env = make_batch(lambda num_envs: Toy(limit=num_envs), 2, env_options={"num_envs": 7})
+    assert env.num_envs == 2 and [one.limit for one in env.envs] == [7, 7]

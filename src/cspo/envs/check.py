@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cspo.envs import gym_batch
-from cspo.envs.make import factory_of, is_batch_env, is_environment
+from cspo.envs.make import factory_of, is_batch_env, is_environment, sizes_left_open
 from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
 from cspo.errors import CspoError
@@ -44,11 +44,13 @@ def check_env(
     if isinstance(env, str) and (name := native_name(env)) is not None:
         check_native(name, cost_terms, env_options or {})
         env, cost_terms = NAMESPACE + name, ()
-    if is_batch_env(env):
+    options = env_options or {}
+    factory = None if is_environment(env) or is_batch_env(env) else factory_of(env, options)
+    if is_batch_env(env) or (factory is not None and sizes_left_open(factory, options)):
         raise CspoError(
             "check_env tries single environments: pass the environment, its name or a factory."
         )
-    one = env if is_environment(env) else factory_of(env, env_options or {})()
+    one = env if factory is None else factory()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same faults, said less plainly

@@ -37,8 +37,8 @@ def make_batch(
 
     Args:
         env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory
-            (called once per copy), one environment (then `num_envs` must be 1), or a `BatchEnv`,
-            which is returned as it is.
+            (called once per copy, or once for all if it takes `num_envs`), one environment (then
+            `num_envs` must be 1), or a `BatchEnv`, which is returned as it is.
         num_envs: Number of copies; a `BatchEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without
@@ -74,8 +74,11 @@ def make_batch(
             copies = f"one environment cannot be stepped as {num_envs} copies"
             raise CspoError(f"{copies}: pass a factory that makes a new one, or num_envs=1.")
         return GymBatchEnv([env], 1, cost_fn, cost_terms=terms)
-    label = env if isinstance(env, str) else None
-    return GymBatchEnv(factory_of(env, options), num_envs, cost_fn, label, cost_terms=terms)
+    factory, label = factory_of(env, options), env if isinstance(env, str) else None
+    if sizes := sizes_left_open(factory, options):
+        batch = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
+        return make_batch(batch, num_envs, threads, cost_fn, terms)
+    return GymBatchEnv(factory, num_envs, cost_fn, label, cost_terms=terms)
 
 
 def is_environment(env: Any) -> bool:
@@ -98,6 +101,27 @@ def factory_of(env: Any, options: Mapping[str, Any]) -> Callable[[], Any]:
     return _with_options(env, getattr(env, "__name__", "the factory"), options)
 
 
+def sizes_left_open(factory: Callable[..., Any], options: Mapping[str, Any]) -> set[str]:
+    """Return which of `num_envs` and `threads` a factory takes that makes a whole `BatchEnv`.
+
+    Such a factory has a parameter `num_envs` that the options leave open; of others it is none.
+    """
+    try:
+        known = inspect.signature(factory).parameters.keys()
+    except ValueError:  # some compiled functions do not tell
+        return set()
+    left_open = {"num_envs", "threads"} & known - options.keys()
+    return left_open if "num_envs" in left_open else set()
+
+
+def _call_once(factory: Callable[..., Any], sizes: set[str], **values: int) -> Any:
+    made = factory(**{name: values[name] for name in sizes})
+    if not is_batch_env(made):
+        needed = "a function that takes num_envs makes all copies at once, as a BatchEnv"
+        raise CspoError(f"{needed}; this one returned {type(made).__name__}.")
+    return made
+
+
 def _with_options(
     factory: Callable[..., Any], name: str, options: Mapping[str, Any]
 ) -> Callable[[], Any]:
@@ -113,7 +137,7 @@ def _with_options(
                 hint = nearest(option, known) if known else "it has none."
                 raise CspoError(f"{name} has no option {option!r}: {hint}")
     try:
-        signature.bind(**options)
+        signature.bind(**options, **dict.fromkeys(sizes_left_open(factory, options), 1))
     except TypeError as fault:
         raise CspoError(f"{name} cannot be called with the env_options given: {fault}.") from None
     return functools.partial(factory, **options)
