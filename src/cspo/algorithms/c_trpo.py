@@ -15,9 +15,9 @@ Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, K = KL(old || new
 samples and action dimensions, J_c = mean episode cost, d = `cost_limit`, delta = `kl_limit`, beta =
 `barrier_weight`, h = `hysteresis`.
 
-As in the authors' code J_c and d are undiscounted while u is discounted. There the critics share
-one gradient norm clip; here each has its own. With a limit of zero there is never any slack, so the
-mode stays recovery.
+As in the authors' code J_c and d are undiscounted while u is discounted. There J_c is over 50
+episodes, here over `episode_window` (100); there the critics share one gradient norm clip, here
+each has its own. With a limit of zero there is never any slack, so the mode stays recovery.
 """
 
 from __future__ import annotations

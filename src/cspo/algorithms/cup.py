@@ -12,9 +12,9 @@ gamma = discount of costs, lambda_GAE = `cost_gae_lambda`, J_c = mean episode co
 d = `cost_limit`, eps = `clip`.
 
 As in the usual implementation both stages are passes over minibatches with one Adam state, the KL
-limit holds in stage 2 around pi_half, the ratio of stage 2 is not clipped, and the critics are
-trained in stage 1. With lam = 0 stage 2 has no gradient at pi_half and only spends what momentum
-stage 1 has left.
+limit holds in stage 2 around pi_half (in the authors' code around pi_k), the ratio of stage 2 is
+not clipped, and the critics are trained in stage 1. With lam = 0 stage 2 has no gradient at pi_half
+and only spends what momentum stage 1 has left.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ cost over the window, d = `cost_limit`.
 
 There a column kl (B, 1) meets a row r A (B,), so the mean runs over all B^2 pairs: the advantage is
 not masked sample by sample but scaled by the share of samples inside the trust region. The ratio is
-not clipped in either.
+not clipped in either. Both divide by 1 + lam and move lam by Adam; the authors' code does neither.
 """
 
 from __future__ import annotations
