@@ -15,11 +15,14 @@ import numpy as np
 import safetensors
 from gymnasium.spaces import Box
 
+import cspo
 from cspo.errors import flag
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.progress import read_progress
 
 TESTS = Path(__file__).parent
+# For processes that import from here; they run the library that this one runs.
+PYTHONPATH = os.pathsep.join([str(TESTS), str(Path(cspo.__file__).parents[1])])
 TASK = "SafetyHopperVelocity-v1"
 EPOCHS = 6
 SMALL: dict[str, Any] = {
@@ -116,7 +119,7 @@ def as_flags(settings: dict[str, Any]) -> list[str]:
 
 def start(*words: Any, **keywords: Any) -> subprocess.Popen[str]:
     """Start `cspo` as a real process."""
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), **keywords.pop("variables", {})}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, **keywords.pop("variables", {})}
     return subprocess.Popen(
         [sys.executable, "-m", "cspo.cli", *map(str, words)],
         stdout=subprocess.PIPE,

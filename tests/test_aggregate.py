@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from cspo.lab.metrics import (
+    Estimate,
     difference_of_means,
     iqm,
     iqm_estimate,
+    mean_of_seeds,
     probability_of_improvement,
     spread,
     stratified_iqm,
@@ -178,6 +180,26 @@ def test_spread_by_hand() -> None:
     assert math.isnan(spread([5.0]).std)
     assert math.isnan(spread([]).mean)
     assert spread([]).count == 0
+
+
+def test_mean_of_seeds_weighs_every_seed_alike_by_hand() -> None:
+    """Seed means 2, 4 and 12; a seed of which less is known weighs as much as the others."""
+    unknown = [math.nan] * 3
+    values = [[0.0, 1.0, 1.0, 6.0], [4.0, *unknown], [10.0, 12.0, 12.0, 14.0]]
+    found = mean_of_seeds(values)
+    assert (found.mean, found.count) == (6.0, 3)
+    assert found.std == pytest.approx(math.sqrt((16 + 4 + 36) / 2))
+    assert iqm(values) == pytest.approx((1 + 4 + 6 + 10 + 12) / 5)  # 0 1 | 1 4 6 10 12 | 12 14
+    one = mean_of_seeds([[1.0, 3.0]])
+    assert one.mean == 2.0 and math.isnan(one.std)
+
+
+def test_an_interval_leaves_out_what_is_beyond_its_bounds() -> None:
+    lopsided = Estimate(2.0, 1.0, 9.0)
+    outside = [value for value in (0.9, 1.0, 8.0, 9.0, 9.1) if lopsided.leaves_out(value)]
+    assert outside == [0.9, 9.1]
+    assert not Estimate(2.0).leaves_out(100.0)  # no interval
+    assert not lopsided.leaves_out(math.nan)
 
 
 def test_paired_difference_by_hand() -> None:

@@ -67,7 +67,7 @@ def test_a_runs_checkpoint_is_json_and_numbers(tmp_path: Path) -> None:
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])  # safetensors: a JSON header, then raw numbers
     json.loads(header.pop("__metadata__")["state"])
-    assert {entry["dtype"] for entry in header.values()} <= {"F32", "F64", "I64"}
+    assert {entry["dtype"] for entry in header.values()} <= {"F32", "F64", "I64", "BOOL"}
     assert 8 + size + max(entry["data_offsets"][1] for entry in header.values()) == len(content)
     trainer.run.close()
     trainer.env.close()

@@ -26,9 +26,11 @@ CHANGES: dict[str, Any] = {
     "actor_lr_decay": False,
     "cost_gamma": 0.95,
     "target_kl": math.inf,
-    "form": "scaled",
+    "margin": "off",
+    "violation_rate": 0.05,
+    "form": "paper",
     "alpha": (0.25,),
-    "divide": False,
+    "weight_max": 10.0,
 }
 
 
@@ -37,38 +39,58 @@ def in_words(config_of: list[str]) -> TrainConfig:
 
 
 def test_command_line_file_and_python_give_the_same_settings(tmp_path: Path) -> None:
-    own = {name: CHANGES[name] for name in ("form", "alpha", "divide")}
+    own = {name: CHANGES[name] for name in ("form", "alpha", "weight_max")}
     general = {name: value for name, value in CHANGES.items() if name not in own}
     file = tmp_path / "settings.toml"
     listed = {k: list(v) if isinstance(v, tuple) else v for k, v in general.items()}
     file.write_text(tomli_w.dumps({**listed, "algorithm": {**own, "alpha": [0.25]}}))
     words = (
         "--cost-limit 20 --total-steps 1e6 --hidden-sizes 32,16 --kl-check minibatch "
-        "--no-actor-lr-decay --cost-gamma 0.95 --target-kl inf --form scaled --alpha 0.25 "
-        "--no-divide"
+        "--no-actor-lr-decay --cost-gamma 0.95 --target-kl inf --margin off --violation-rate 0.05 "
+        "--form paper --alpha 0.25 --weight-max 10"
     )
     python = make_config(TASK, **CHANGES)
     assert python == make_config(TASK, file=file)
     assert python == in_words([TASK, *words.split()])
     assert python == in_words([TASK, "--config", str(file)])
     assert python == in_words([*words.replace(" --", " --").split(), TASK])
-    assert python.algorithm.form == "scaled" and python.epochs == 50
+    assert python.algorithm.form == "paper" and python.epochs == 50
 
 
 def test_priority_is_preset_then_file_then_flag(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(
-        f'task = "{TASK}"\nalgo = "cspo"\nseed = 7\ngamma = 0.9\n[algorithm]\nclip = 0.1\n'
+        f'task = "{TASK}"\nalgo = "cspo"\nseed = 7\ngamma = 0.9\n'
+        '[algorithm]\nform = "paper"\nclip = 0.1\n'
     )
     config = in_words(["--config", str(file), "--gamma", "0.8"])
     assert (config.task, config.seed, config.gamma, config.algorithm.clip) == (TASK, 7, 0.8, 0.1)
-    assert list(config.algorithm.alpha) == preset("cspo", TASK)["algorithm"]["alpha"]
+    assert list(config.algorithm.alpha) == preset("cspo", TASK, "paper")["algorithm"]["alpha"]
     assert in_words(["--config", str(file), "--clip", "0.3"]).algorithm.clip == 0.3
+    assert in_words(["--config", str(file), "--alpha", "0.4"]).algorithm.alpha == (0.4,)
+
+
+@pytest.mark.parametrize("task", [TASK, "SafetyPointGoal1-v0", "SomebodyElse-v0"])
+def test_preset_is_that_of_the_form_wherever_the_form_is_named(tmp_path: Path, task: str) -> None:
+    own = {"SafetyPointGoal1-v0": (0.3,)}.get(task, (0.85,))  # the paper's, per family
+    file = tmp_path / "paper.toml"
+    file.write_text('[algorithm]\nform = "paper"\n')
+    named = make_config(task, form="paper")
+    assert named.algorithm.alpha == own
+    assert make_config(task, file=file) == named
+    assert make_config(task, algorithm={"form": "paper"}) == named
+    default = make_config(task)
+    assert default.algorithm.alpha == (1.0,)
+    assert make_config(task, form="price") == make_config(task, file=file, form="price") == default
+    if task != "SomebodyElse-v0":  # unknown tasks are refused on the command line
+        assert in_words([task, "--form", "paper"]) == in_words([task, "--form=paper"]) == named
+        assert in_words([task, "--config", str(file)]) == named
+        assert in_words([task, "--config", str(file), "--form", "price"]) == default
 
 
 def test_presets_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "cspo.config.preset", lambda algo, task: {"seed": 5, "algorithm": {"clip": 0.15}}
+        "cspo.config.preset", lambda algo, task, form: {"seed": 5, "algorithm": {"clip": 0.15}}
     )
     config = make_config(TASK)
     assert config.seed == 5 and config.algorithm.clip == 0.15
@@ -83,6 +105,8 @@ def test_every_preset_is_valid() -> None:
     for algo in algorithm_names():
         for task in native_tasks():
             make_config(task.name, algo)
+            if algo == "cspo":
+                make_config(task.name, algo, form="paper")
 
 
 def test_settings_survive_a_run_folder(tmp_path: Path) -> None:
@@ -177,7 +201,11 @@ def test_text_on_the_command_line(text: str, hint: Any, value: Any) -> None:
             "--alpha must be one non-negative value or one per cost limit",
         ),
         ({"weight_memory": 1.0}, "--weight-memory"),
-        ({"weight_min": 5.0, "weight_max": 1.0}, "above the upper bound"),
+        ({"weight_min": 5.0, "weight_max": 1.0}, "--weight-min is above --weight-max"),
+        ({"patience": 0.0}, "--patience must be positive"),
+        ({"form": "papr"}, "did you mean 'paper'"),
+        ({"margin": "of"}, "did you mean 'off'"),
+        ({"violation_rate": 1.5}, "--violation-rate must be between 0 and 1"),
     ],
 )
 def test_refusals_give_the_reason(settings: dict[str, Any], reason: str) -> None:

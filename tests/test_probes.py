@@ -58,19 +58,26 @@ def tradeoff() -> Tradeoff:
 # ---------------------------------------------------------------- values
 
 
-def values(env: Any, algo: str = "cspo", **settings: Any) -> Any:
+def cost_unit(run: Any) -> float:
+    """Return the unit in which an algorithm has its critics count the first cost."""
+    return float(run.algorithm.forecast.unit[0]) if run.config.algo == "cspo" else 1.0
+
+
+def values(env: Any, algo: str = "cspo", limit: float = 25.0, **settings: Any) -> Any:
     """Return what the critics say after training on the constant observation."""
     settings = {"epochs": 25, "critic_l2": 0.0, "critic_lr": 3e-2} | settings
-    run = trainer(env, algo, 1e3, **settings)
+    run = trainer(env, algo, limit, **settings)
     for _ in run:
         pass
-    return run.policy.values(np.zeros((1, 1), np.float32))[:, 0].tolist()
+    reward, cost = run.policy.values(np.zeros((1, 1), np.float32))[:, 0].tolist()
+    return reward, cost * cost_unit(run)
 
 
+@pytest.mark.parametrize("limit", [25.0, 1e3])
 @pytest.mark.parametrize("algo", ALGORITHMS)
-def test_critics_find_the_value_of_constant_signals(algo: str) -> None:
+def test_critics_find_the_value_of_constant_signals(algo: str, limit: float) -> None:
     """Cost 1 and reward 2 for ever are worth 1 / (1 - gamma) and 2 / (1 - gamma)."""
-    reward, cost = values(lambda: ConstantSignals(LENGTH, "truncated"), algo)
+    reward, cost = values(lambda: ConstantSignals(LENGTH, "truncated"), algo, limit)
     assert reward == pytest.approx(20.0, rel=0.005)
     assert cost == pytest.approx(10.0, rel=0.005)
 
@@ -118,7 +125,11 @@ def test_cost_discount_may_differ_from_the_rewards() -> None:
 # ---------------------------------------------------------------- constrained optimum
 
 
-DUAL = {"dual": "projected", "multiplier_init": 0.3, "multiplier_lr": 0.003}
+# Of PPO-Lag; CSPO aims at the limit itself without its margin, which test_margin.py is about.
+AT_THE_LIMIT: dict[str, dict[str, Any]] = {
+    "cspo": {"margin": "off"},
+    "ppo-lag": {"dual": "projected", "multiplier_init": 0.3, "multiplier_lr": 0.003},
+}
 
 
 def late_mean(reports: list[Any], name: str, index: int = 0) -> float:
@@ -128,27 +139,25 @@ def late_mean(reports: list[Any], name: str, index: int = 0) -> float:
     )
 
 
-@pytest.mark.parametrize(("algo", "tolerance"), [("cspo", 1.5), ("ppo-lag", 6.0)])
-def test_cost_settles_at_the_constrained_optimum(algo: str, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    ("algo", "epochs", "tolerance", "relative"),
+    [("cspo", 60, 0.5, 0.15), ("ppo-lag", 90, 6.0, 0.35)],
+)
+def test_cost_settles_at_the_constrained_optimum(
+    algo: str, epochs: int, tolerance: float, relative: float
+) -> None:
     """A limit of 40 asks for a = -0.2."""
-    # A free weight is about 1 here. At the default bound of 3 the noise of the cost alone lifts
-    # [g]_+, and with it the mean of the effective multiplier, above the price; the cost settles all
-    # the same.
-    free = {"weight_min": 0.01} if algo == "cspo" else {}
-    reports = list(trainer(tradeoff, algo, 40.0, 90, start=0.0, **DUAL, **free))
-    # Over eight seeds: 40.3 to 40.6 for CSPO, 36.3 to 41.7 for PPO-Lag, which is still oscillating.
+    run = trainer(tradeoff, algo, 40.0, epochs, start=0.0, **AT_THE_LIMIT[algo])
+    reports = list(run)
+    # Over eight seeds: 39.9 to 40.2 for CSPO, 36.3 to 41.7 for PPO-Lag, which is still oscillating.
     assert late_mean(reports, "cost") == pytest.approx(40.0, abs=tolerance)
     # At the optimum the multiplier is the ratio of the slopes, 1.8 of the reward and 1 of the cost,
     # with the reward's advantage divided by its standard deviation: noise 1, summed by GAE to 1 /
-    # sqrt(1 - (0.9 * 0.95)^2), so 0.93.
+    # sqrt(1 - (0.9 * 0.95)^2), so 0.93. CSPO's is per unit of cost.
     right = 1.8 * np.sqrt(1.0 - (0.9 * 0.95) ** 2)
-    if algo == "ppo-lag":
-        multiplier = late_mean(
-            reports, "multiplier"
-        )  # 0.66 to 0.85 over eight seeds: the noise is not all
-    else:
-        multiplier = np.mean([report.metrics["effective_multiplier"] for report in reports[-30:]])
-    assert multiplier == pytest.approx(right, rel=0.35)
+    # Over eight seeds: 0.86 to 0.96, and 0.66 to 0.85, as the noise is not all.
+    multiplier = late_mean(reports, "multiplier") / cost_unit(run)
+    assert multiplier == pytest.approx(right, rel=relative)
 
 
 def test_unconstrained_ppo_passes_the_limit() -> None:
@@ -168,13 +177,14 @@ def first_safe(reports: list[Any]) -> int:
 
 def test_cspo_recovers_from_an_infeasible_start_and_stays() -> None:
     """Starts at a = 0.6, cost 80; the limit of 30 asks for a = -0.4."""
-    reports = list(trainer(tradeoff, "cspo", 30.0, 50, start=0.6))
+    reports = list(trainer(tradeoff, "cspo", 30.0, 70, start=0.6, patience=10.0))
     assert reports[0].cost[0] > 75.0
-    assert first_safe(reports) <= 30  # 16 to 26 over eight seeds
-    assert late_mean(reports, "cost") == pytest.approx(30.0, abs=1.5)  # 30.3 to 30.6
-    # The effective multiplier does it: large under violation, small afterwards.
-    effective = [report.metrics["effective_multiplier"] for report in reports]
-    assert effective[0] > 20.0 > 5.0 > max(effective[35:])
+    safe = first_safe(reports)
+    assert safe <= 55  # 41 to 51 over eight seeds
+    assert 25.0 < late_mean(reports, "cost") < 30.0  # 27.6 to 29.2: the margin is 1.2 to 2
+    # The price does it: high under violation, and that which holds the cost afterwards.
+    prices = [report.multiplier[0] for report in reports]
+    assert max(prices[:safe]) > 2.0 * np.mean(prices[-15:])
 
 
 def test_ppo_lag_waits_for_its_multiplier() -> None:
@@ -193,10 +203,10 @@ def test_ppo_never_recovers() -> None:
 
 def test_stronger_alpha_recovers_faster() -> None:
     epochs = [
-        first_safe(list(trainer(tradeoff, "cspo", 30.0, 50, start=0.6, alpha=alpha)))
-        for alpha in (0.85, 0.02)
+        first_safe(list(trainer(tradeoff, "cspo", 40.0, 45, start=0.0, alpha=alpha)))
+        for alpha in (1.0, 0.1)
     ]
-    assert epochs[0] + 5 < epochs[1]
+    assert epochs[0] + 10 < epochs[1]  # 16 or 17 against 39 or more over eight seeds
 
 
 # ---------------------------------------------------------------- two constraints
@@ -205,20 +215,19 @@ def test_stronger_alpha_recovers_faster() -> None:
 @pytest.mark.parametrize("algo", ["cspo", "ppo-lag"])
 def test_only_the_active_constraint_has_a_multiplier(algo: str) -> None:
     """At a = -0.2 the second cost is 50 * 1.44 = 72, far below its limit of 150."""
+    settings = AT_THE_LIMIT[algo]
     run = trainer(
-        lambda: TwoLimits(LENGTH, "truncated"), algo, (40.0, 150.0), 90, start=0.0, **DUAL
+        lambda: TwoLimits(LENGTH, "truncated"), algo, (40.0, 150.0), 90, start=0.0, **settings
     )
     reports = list(run)
     assert late_mean(reports, "cost") == pytest.approx(
-        40.0, abs=1.5 if algo == "cspo" else 7.0
-    )  # 40.3 to 40.6; 35.7 to 41.6
+        40.0, abs=0.5 if algo == "cspo" else 7.0
+    )  # 39.9 to 40.3; 35.7 to 41.6
     assert late_mean(reports, "cost", 1) == pytest.approx(
-        72.0, abs=2.5 if algo == "cspo" else 17.0
-    )  # 71.6 to 72.4; 70 to 85
+        72.0, abs=4.0 if algo == "cspo" else 17.0
+    )  # 72.7 to 74.4, as the policy's spread adds 50 * 0.15^2; 70 to 85
     assert late_mean(reports, "multiplier") > 0.3
     assert all(report.multiplier[1] == 0.0 for report in reports[10:])
-    if algo == "cspo":
-        assert all(report.metrics["effective_multiplier_1"] == 0.0 for report in reports[10:])
 
 
 # ---------------------------------------------------------------- the loop itself
@@ -254,10 +263,11 @@ def test_cost_is_estimated_while_no_episode_has_finished() -> None:
         assert report.metrics["episodes"] == 0
         assert report.cost == pytest.approx((50.0,))
         assert np.isnan(report.episode_return)
-    assert reports[0].multiplier[0] == pytest.approx(0.036, abs=1e-6)
+        assert report.metrics["cost_epoch"] == pytest.approx(50.0)  # what the algorithm was told
 
 
-def test_window_spans_epochs_while_the_penalty_can_look_at_the_last_one() -> None:
+@pytest.mark.parametrize("form", ["price", "paper"])
+def test_window_spans_epochs_while_the_price_looks_at_the_last_one(form: str) -> None:
     """Costs rise from epoch to epoch; a window of 30 episodes holds three epochs."""
     costs = [10.0, 20.0, 40.0, 80.0]
 
@@ -270,20 +280,20 @@ def test_window_spans_epochs_while_the_penalty_can_look_at_the_last_one() -> Non
     def factory() -> Rising:
         return Rising(LENGTH, "truncated")
 
-    for penalty_cost in ("window", "epoch"):
-        run = trainer(factory, "cspo", 15.0, 4, episode_window=30, penalty_cost=penalty_cost)
-        iterator = iter(run)
-        for epoch in range(4):
-            Rising.epoch = epoch
-            report = next(iterator)
-            windowed = np.mean(costs[max(0, epoch - 2) : epoch + 1])
-            assert report.cost[0] == pytest.approx(windowed)
-            expected = windowed if penalty_cost == "window" else costs[epoch]
-            assert report.metrics["violation"] == pytest.approx(expected - 15.0)
+    iterator = iter(trainer(factory, "cspo", 15.0, 4, episode_window=30, form=form))
+    for epoch in range(4):
+        Rising.epoch = epoch
+        report = next(iterator)
+        windowed = np.mean(costs[max(0, epoch - 2) : epoch + 1])
+        assert report.cost[0] == pytest.approx(windowed)
+        if form == "price":
+            assert report.metrics["cost_epoch"] == pytest.approx(costs[epoch])
+        else:
+            assert report.metrics["violation"] == pytest.approx(windowed - 15.0)
 
 
 def test_limit_can_change_during_a_run() -> None:
-    run = trainer(tradeoff, "cspo", 40.0, 2, start=0.0)
+    run = trainer(tradeoff, "cspo", 40.0, 2, start=0.0, form="paper")
     iterator = iter(run)
     assert next(iterator).cost_limit == (40.0,)
     run.set_cost_limit(12.5)

@@ -190,6 +190,17 @@ def test_provenance_lists_runs_versions_and_what_is_left_out(tmp_path: Path) -> 
     assert "<dd>2 of 3</dd>" in html  # runs finished, at the top
 
 
+def test_a_mean_of_seeds_outside_the_interval_stands_below_the_results(tmp_path: Path) -> None:
+    stray = [*[10.0] * 19, 50.0]  # one of the four epochs that count: pooled 10, mean 20
+    for seed in (0, 1):
+        write_run(tmp_path / "apart", seed=seed, returns=stray, cost=[5.0] * 20)
+        write_run(tmp_path / "alike", seed=seed, returns=[10.0] * 20, cost=[5.0] * 20)
+    note = "Hopper, CSPO: mean of seeds return 20.00, outside the interval of the pooled 10.00."
+    for name, count in (("apart", 1), ("alike", 0)):
+        _, html = page_of(tmp_path / name)
+        assert html[html.index('id="results"') : html.index('id="curves"')].count(note) == count
+
+
 def test_a_row_without_any_finished_run_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, HOPPER, returns=[1], cost=[1], planned=2)
     write_run(tmp_path, GOAL, returns=[1, 1], cost=[1, 1])

@@ -119,6 +119,100 @@ def test_main_table_has_the_paper_s_layout(small: Results) -> None:
     ]  # PPO-Lag's is higher, but above the limit; PointGoal has no feasible one
 
 
+def write_seeds(folder: Path, returns: Any, cost: Any, algo: str = "cspo") -> Results:
+    """Runs of 20 epochs, of which the last four count: per seed one number, or four."""
+    for seed, ends in enumerate(zip(returns, cost, strict=True)):
+        values = np.zeros((2, 20))
+        for row, end in zip(values, ends, strict=True):
+            row[16:] = end
+        write_csv(folder, f"{HOPPER}-{algo}-seed{seed}", *values)
+    return collect([folder])
+
+
+def apart(table: Table) -> list[str]:
+    return [note for note in table.notes if "mean of seeds" in note]
+
+
+def test_seeds_of_two_kinds_outside_the_interval_are_shown_as_their_mean_too(
+    tmp_path: Path,
+) -> None:
+    """Eleven seeds at 100, one at 1300: a quarter of the values is cut at each end: pooled 100.
+
+    A resample has the odd seed more than three times with probability 1.4 %, and only then is its
+    interquartile mean another: the interval is [100, 100]. Mean of seeds (1100 + 1300) / 12 = 200.
+    """
+    results = write_seeds(tmp_path, [*[100.0] * 11, 1300.0], [20.0] * 12)
+    (cell,) = results.cells
+    assert (cell.returns.value, cell.returns.low, cell.returns.high) == (100.0, 100.0, 100.0)
+    assert cell.mean_return.mean == 200.0
+    note = "Hopper, CSPO: mean of seeds return 200.00, outside the interval of the pooled 100.00."
+    assert apart(main_table(results)) == apart(main_comparison(results)) == [note]
+    assert note in to_markdown(main_table(results))
+    assert not apart(recovery_table(results))  # it has means of seeds already
+
+
+def test_return_and_cost_of_a_cell_share_a_note_and_variants_have_it_too(tmp_path: Path) -> None:
+    """Each seed has one stray epoch of four, which every resample cuts: 10 and 5 without it."""
+    returns, cost = [[10.0, 10.0, 60.0, 10.0]] * 2, [[5.0, 5.0, 5.0, 45.0]] * 2
+    write_seeds(tmp_path, returns, cost, "cspo-wide")
+    results = write_seeds(tmp_path, [10.0, 10.0], [5.0, 5.0])
+    note = (
+        "Hopper, CSPO wide: mean of seeds return 22.50, outside the interval of the pooled 10.00; "
+        "cost 15.0, outside the interval of the pooled 5.0."
+    )
+    assert apart(main_table(results)) == apart(variants_table(results)) == [note]
+    assert not apart(main_comparison(results))  # it leaves variants out
+
+
+def test_few_seeds_that_disagree_are_shown_as_their_mean_though_the_interval_holds_it(
+    tmp_path: Path,
+) -> None:
+    """400, 420 and 1600, four times each, without three at each end: (400 + 4 * 420 + 1600) / 6.
+
+    The interval is [400, 1600], since 1 / 27 of the resamples is one seed three times. The mean of
+    seeds, 2420 / 3, is inside, but a third above. Costs of 20, 20 and 2 are (2 + 5 * 20) / 6 = 17
+    together and 14 by seeds.
+    """
+    results = write_seeds(tmp_path, [400.0, 420.0, 1600.0], [20.0, 20.0, 2.0])
+    (cell,) = results.cells
+    assert (cell.returns.low, cell.returns.high) == (400.0, 1600.0)
+    assert not cell.returns.leaves_out(806.67) and not cell.cost.leaves_out(14.0)
+    note = (
+        "Hopper, CSPO: mean of seeds return 806.67, more than 10 % above the pooled 613.33; "
+        "cost 14.0, more than 10 % below the pooled 17.0."
+    )
+    assert apart(main_table(results)) == [note]
+    (row,) = csv.DictReader(io.StringIO(to_csv(main_table(results))))
+    means = float(row["return"]), float(row["return_mean"])
+    assert means == (pytest.approx(3680 / 6), pytest.approx(2420 / 3))
+    beside = list(csv.DictReader(io.StringIO(to_csv(main_comparison(results)))))
+    assert [float(row["ours_mean"]) for row in beside] == [pytest.approx(2420 / 3), 14.0]
+
+
+@pytest.mark.parametrize(("odd", "pooled", "mean"), [(160.0, 110.0, 120.0), (172.0, 112.0, 124.0)])
+def test_a_tenth_of_the_pooled_value_is_what_makes_a_mean_inside_the_interval_another_number(
+    tmp_path: Path, odd: float, pooled: float, mean: float
+) -> None:
+    """Two seeds at 100 and an odd one: (5 * 100 + odd) / 6 pooled, 9 % and 11 % below the mean."""
+    results = write_seeds(tmp_path, [100.0, 100.0, odd], [20.0] * 3)
+    (cell,) = results.cells
+    assert (cell.returns.value, cell.mean_return.mean) == (pytest.approx(pooled), mean)
+    assert not cell.returns.leaves_out(mean)
+    assert len(apart(main_table(results))) == (mean > 1.1 * pooled)
+
+
+def test_a_mean_of_seeds_that_agrees_has_no_note(tmp_path: Path) -> None:
+    """Rounding, an interval narrower than the last digit, and one seed make none."""
+    equal = write_seeds(tmp_path / "equal", [0.1, 0.1, 0.1], [0.7, 0.7, 0.7])
+    narrow = write_seeds(tmp_path / "narrow", [*[10.0] * 11, 10.012], [*[20.0] * 11, 20.12])
+    one = write_seeds(tmp_path / "one", [[0.0, 0.0, 0.0, 100.0]], [20.0])
+    (cell,) = narrow.cells
+    assert cell.returns.leaves_out(cell.mean_return.mean)  # 10.001
+    assert cell.cost.leaves_out(cell.mean_cost.mean)  # 20.01
+    tables = [table for results in (equal, narrow, one) for table in all_tables(results)]
+    assert len(tables) >= 6 and not [note for table in tables for note in apart(table)]
+
+
 def test_a_short_study_says_that_it_is_not_the_paper_s(small: Results) -> None:
     for table in all_tables(small):
         text = " ".join(table.notes)
@@ -433,11 +527,8 @@ def test_run_folders_unfinished_ones_and_plugins(tmp_path: Path) -> None:
     notes = " ".join(results.notes)
     assert "seed1 (3 of 4 epochs)" in notes
     assert "Without a finished epoch, left out: " in notes
-    assert results.runs[0].config is not None
-    assert results.runs[0].config.total_steps == 80_000
-    assert (
-        results.runs[2].config is None
-    )  # its plugin is not here, and no code of a folder is run for a report
+    assert results.runs[0].settings["total_steps"] == 80_000
+    assert results.runs[2].settings["plugin"] == "/nowhere/mine.py", "not loaded, and not needed"
     assert results.runs[0].facts["cspo"] == "9.9"
     alone = collect([tmp_path / f"{HOPPER}-cspo-seed1"])
     assert alone.cells[0].seeds == 1

@@ -314,7 +314,6 @@ def test_shipped_studies_are_complete_and_come_in_two_sizes() -> None:
         "cost-limit",
         "lambda-init",
         "lambda-lr",
-        "adaptive-alpha",
         "sensitivity-split",
     }
     assert set(names) == full | {f"{name}-small" for name in full}
@@ -337,6 +336,10 @@ def test_shipped_studies_are_complete_and_come_in_two_sizes() -> None:
         "SafetyPointGoal1-v0", "cspo", total_steps=10_000_000, threads=1, alpha=(0.5,)
     )
     assert changed in [spec.config for spec in studies["alpha"].runs]
+    for name in ("lambda-init", "lambda-lr"):  # only the paper's form has a multiplier that ascends
+        for study in (studies[name], studies[f"{name}-small"]):
+            forms = {getattr(spec.config.algorithm, "form", None) for spec in study.runs}
+            assert forms == {"paper", None}, "None is PPO-Lag"
 
 
 def test_core_hours_are_steps_over_speed() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import tomli_w
-from run_helpers import SMALL, TASK, assert_same_run, start
+from run_helpers import PYTHONPATH, SMALL, TASK, assert_same_run, start
 
 from cspo.algorithms import registry
 from cspo.cli import main
@@ -445,10 +445,10 @@ def test_a_study_may_grow_but_not_change(tmp_path: Path, finished: Path, no_pict
         "holds the study 'small', not 'other'": {"name": "other"},
         "has the run run_helpers-make_tiny-cspo-seed2, which this study has not": {"seeds": 2},
         "total_steps is 2400 in the study, and was 1600 in": {"seeds": 3, "total_steps": 2400},
-        r"algorithm.alpha is \[0.5\] in the study, and was \[0.85\]": {
+        r"algorithm.alpha is \[0.5\] in the study, and was \[1.0\]": {
             "seeds": 3, "algorithm": {"cspo": {"alpha": 0.5}}
         },
-        "algorithm.weight_max is 20.0 in the study, and was not set": {
+        "algorithm.weight_max is 20.0 in the study, and was 1.0 in": {
             "seeds": 3, "algorithm": {"cspo": {"weight_max": 20.0}}
         },
     }  # fmt: skip
@@ -589,7 +589,7 @@ def test_slots_are_processes_of_their_own(tmp_path: Path) -> None:
         f"run_study(read_study({str(file)!r}), StudyFolder('out'), LocalEngine(1), make_view())",
     ]
     program.write_text("\n".join(lines) + "\n")
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     done = subprocess.run(
         [sys.executable, str(program)],
         cwd=tmp_path,

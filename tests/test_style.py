@@ -22,7 +22,7 @@ FUNCTION_LINES = 60  # with signature, docstring and the arguments it explains
 # What a reader takes in at once. Raise a number only together with a reason.
 BUDGETS = {
     "train.py": 120,  # the only training loop
-    "algorithms/cspo.py": 220,  # more settings than the others: the paper leaves many choices open
+    "algorithms/cspo.py": 130,  # two forms, and an equation of three parts
 }
 ALGORITHM_LINES = 120
 # Docstrings that send the reader elsewhere instead of saying something.

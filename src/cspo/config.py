@@ -25,12 +25,20 @@ from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings
 from cspo.envs.tasks import native_name, native_tasks
 from cspo.errors import CspoError, nearest
-from cspo.experience.settings import AdvantageSettings
+from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.optim.settings import UpdateSettings
 from cspo.plugins import load_plugin
 from cspo.policy.settings import PolicySettings
 from cspo.runs.settings import FileSettings
-from cspo.settings import build, check_fields, convert, not_negative, positive, setting
+from cspo.settings import (
+    build,
+    check_fields,
+    convert,
+    not_negative,
+    positive,
+    setting,
+    unknown_setting,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -84,6 +92,7 @@ class TrainConfig:
     """File, or module, of yours that registers algorithms, see docs/own-algorithm.md."""
     cost_limit: tuple[float, ...] = setting((25.0,), _limits)
     """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
+    limits: MarginSettings = field(default_factory=MarginSettings)
     environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     run: RunSettings = field(default_factory=RunSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
@@ -144,7 +153,9 @@ def make_config(
     if not isinstance(task, str) or not isinstance(algo, str):
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
     merged: dict[str, Any] = {}
-    for layer in (preset(algo, task), from_file, _sort_settings(algo, settings)):
+    named = _sort_settings(algo, settings)
+    form = (_algorithm_table(from_file) | _algorithm_table(named)).get("form")
+    for layer in (preset(algo, task, form), from_file, named):
         merged |= layer | {"algorithm": _algorithm_table(merged) | _algorithm_table(layer)}
     return from_dict(merged | {"task": task, "algo": algo})
 
@@ -167,16 +178,20 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given, dict) and dataclasses.is_dataclass(given):
         given = {item.name: getattr(given, item.name) for item in dataclasses.fields(given)}
     for name in sorted(rest.keys() - _GROUP_OF.keys()):
-        raise CspoError(f"Unknown setting {name!r}: {nearest(name, {*_GROUP_OF, *own_names})}")
+        raise unknown_setting(name, nearest(name, {*_GROUP_OF, *own_names}))
     return rest | {"algorithm": _algorithm_table({"algorithm": given}) | own}
 
 
-def preset(algo: str, task: str) -> dict[str, Any]:
-    """Return the shipped settings of an algorithm for the family of a task, or nothing."""
+def preset(algo: str, task: str, form: Any = None) -> dict[str, Any]:
+    """Return the shipped settings of an algorithm for the family of a task, or nothing.
+
+    A form of the algorithm may have a table of its own.
+    """
     file = resources.files("cspo.algorithms.presets") / f"{algo.replace('-', '_')}.toml"
     if not file.is_file():
         return {}
-    return dict(tomllib.loads(file.read_text(encoding="utf-8")).get(task_family(task), {}))
+    families = tomllib.loads(file.read_text(encoding="utf-8"))
+    return dict(families.get(str(form), families).get(task_family(task), {}))
 
 
 def task_family(task: str) -> str:
@@ -229,7 +244,7 @@ def from_dict(data: dict[str, Any]) -> TrainConfig:
         if name in _GROUP_OF:
             grouped[_GROUP_OF[name]][name] = value
         elif name != "algorithm":
-            raise CspoError(f"Unknown setting {name!r}: {nearest(name, _GROUP_OF)}")
+            raise unknown_setting(name, nearest(name, _GROUP_OF))
     groups = {name: build(kind, grouped[name]) for name, kind in GROUPS.items()}
     config: TrainConfig = build(TrainConfig, grouped[None] | groups | {"algorithm": own})
     validate(config)

@@ -14,6 +14,19 @@ class EnvironmentFault(CspoError):
     """An environment returned something training cannot use, such as a non-finite value."""
 
 
+class UnknownSetting(CspoError):
+    """A setting, or a value of one, that this version does not have.
+
+    Attributes:
+        written: The setting as a file has it, `name` or `name = value`.
+    """
+
+    def __init__(self, written: str, message: str) -> None:
+        """Keep what was written, for who knows where it was."""
+        super().__init__(message)
+        self.written = written
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return "did you mean 'x'?" for the nearest choice, or the list of choices if none is near."""
     known = sorted(choices)

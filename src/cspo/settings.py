@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from cspo.errors import CspoError, flag, nearest
+from cspo.errors import CspoError, UnknownSetting, flag, nearest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,10 +90,15 @@ def build(group: Any, values: dict[str, Any], prefix: str = "") -> Any:
     known = [item.name for item in dataclasses.fields(group)]
     for name in values:
         if name not in known:
-            raise CspoError(f"Unknown setting {prefix + name!r}: {nearest(name, known)}")
+            raise unknown_setting(prefix + name, nearest(name, known))
     return group(
         **{name: convert(value, hints[name], prefix + name) for name, value in values.items()}
     )
+
+
+def unknown_setting(name: str, hint: str) -> UnknownSetting:
+    """Return the error about a name that no setting has."""
+    return UnknownSetting(name, f"Unknown setting {name!r}: {hint}")
 
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -108,9 +113,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         return None if value is None else convert(value, arguments[0], name)
     if origin is Literal:
         if value not in arguments:
-            raise CspoError(
-                f"Setting {name} = {value!r}: {nearest(str(value), map(str, arguments))}"
-            )
+            written = f"{name} = {value!r}"
+            hint = nearest(str(value), map(str, arguments))
+            raise UnknownSetting(written, f"Setting {written}: {hint}")
         return value
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [value]

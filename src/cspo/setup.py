@@ -13,10 +13,11 @@ from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
 from cspo.envs.make import is_batch_env
 from cspo.errors import CspoError
+from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
 from cspo.policy.policy import Policy
 from cspo.streams import stream
-from cspo.types import FloatArray
+from cspo.types import ExtraStreamRule, FloatArray, Rollout
 
 
 def object_label(env: Any) -> str:
@@ -119,5 +120,25 @@ def build_learner(
 
 def build_algorithm(config: TrainConfig, learner: Learner, num_costs: int) -> Any:
     """Return the algorithm of a run, at its beginning."""
-    discount = config.advantages.of_costs
-    return get_algorithm(config.algo)(config.algorithm, learner, num_costs, discount)
+    kind, discount = get_algorithm(config.algo), config.advantages.of_costs
+    form = getattr(kind, "forms", {}).get(getattr(config.algorithm, "form", None), kind)
+    return form(config.algorithm, learner, num_costs, discount)
+
+
+def violation_rate(config: TrainConfig) -> float | None:
+    """Return the share of epochs that may violate, or None where a run keeps no margin."""
+    by_default = "on" if getattr(config.algorithm, "keeps_margin", False) else "off"
+    wanted = by_default if config.limits.margin == "auto" else config.limits.margin
+    return config.limits.violation_rate if wanted == "on" else None
+
+
+def asked_of_credit(
+    algorithm: Any, rollout: Rollout, epoch_cost: FloatArray, limit: FloatArray
+) -> tuple[ExtraStreamRule | None, FloatArray | float]:
+    """Return the extra stream and the unit of cost that an algorithm asks for, if any."""
+    extra_stream, unit = getattr(algorithm, "extra_stream", None), 1.0
+    if hasattr(algorithm, "cost_unit"):
+        # Costs may have occurred in episodes that are still going on, and in no others.
+        seen = np.where(epoch_cost > 0.0, epoch_cost, cost_without_episodes(rollout, None))
+        unit = algorithm.cost_unit(seen, limit)
+    return extra_stream, unit

@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
+
+
+class Remembers:
+    """Something whose state is some of its attributes: arrays, numbers, or parts with a state.
+
+    A saved state may lack a name, as one of an earlier version does: that one stays as it began.
+    """
+
+    remembered: ClassVar[tuple[str, ...]]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of what is remembered."""
+        values = {name: getattr(self, name) for name in self.remembered}
+        return {
+            name: value.state_dict() if hasattr(value, "state_dict") else np.array(value)
+            for name, value in values.items()
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        for name, value in state.items():
+            if isinstance(value, dict):
+                getattr(self, name).load_state_dict(value)
+            else:
+                setattr(self, name, np.array(value))
 
 
 def split(state: Any) -> tuple[Any, Arrays]:

@@ -10,13 +10,14 @@ from cspo import setup, state
 from cspo.arithmetic import denormals_flushed, single_threaded_math
 from cspo.config import TrainConfig
 from cspo.experience.advantages import estimate
-from cspo.experience.episodes import EpisodeWindow, cost_without_episodes
+from cspo.experience.episodes import EpisodeWindow, measured_costs
+from cspo.experience.margin import Margin
 from cspo.experience.rollout import collect, finished_episodes
 from cspo.streams import Streams
 from cspo.types import EpochReport
 
 # What has a `state_dict` of its own.
-PARTS = ("policy", "learner", "algorithm", "window", "streams")
+PARTS = ("policy", "learner", "algorithm", "window", "margin", "streams")
 
 
 class Trainer:
@@ -42,6 +43,7 @@ class Trainer:
         self.learner = setup.build_learner(config, self.policy, self.streams["minibatch"])
         self.algorithm = setup.build_algorithm(config, self.learner, len(self.cost_limit))
         self.window = EpisodeWindow(config.run.episode_window, len(self.cost_limit))
+        self.margin = Margin(setup.violation_rate(config), len(self.cost_limit))
 
     def __iter__(self) -> Iterator[EpochReport]:
         """Train until the steps are used up, one report per epoch."""
@@ -60,14 +62,14 @@ class Trainer:
 
         episodes = finished_episodes(rollout)
         window.extend(episodes)
-        J_c = window.J_c if window else cost_without_episodes(rollout, self.env.time_limit)
-        epoch_cost = episodes.costs.mean(axis=0) if episodes else J_c
-        extra = getattr(self.algorithm, "extra_stream", None)
+        J_c, cost, error = measured_costs(window, episodes, rollout, self.env.time_limit)
+        limit = self.margin.target(J_c, cost, self.cost_limit, window.epochs_held)
+        asked = setup.asked_of_credit(self.algorithm, rollout, cost, limit)
         with denormals_flushed():
-            batch = estimate(rollout, self.policy, self.config.advantages, epoch_cost, extra)
+            batch = estimate(rollout, self.policy, self.config.advantages, cost, *asked, error)
             credited = perf_counter()
             self.learner.set_progress(self.epoch / run.epochs)
-            metrics = dict(self.algorithm.update(batch, J_c, self.cost_limit))
+            metrics = dict(self.algorithm.update(batch, J_c, limit)) | self.margin.metrics
         updated = perf_counter()
 
         return EpochReport(
@@ -91,13 +93,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on, as nested dicts of arrays and plain values."""
-        return {
-            "epoch": self.epoch,
-            "cost_limit": self.cost_limit,
-            **{name: getattr(self, name).state_dict() for name in PARTS},
-            "env": self.env.random_state(),
-            "facts": self.facts,
-        }
+        own = {"epoch": self.epoch, "cost_limit": self.cost_limit, "facts": self.facts}
+        parts = {name: getattr(self, name).state_dict() for name in PARTS}
+        return own | parts | {"env": self.env.random_state()}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""
@@ -105,7 +103,7 @@ class Trainer:
         self.epoch = int(saved["epoch"])
         self.set_cost_limit(*saved["cost_limit"])
         for name in PARTS:
-            getattr(self, name).load_state_dict(saved[name])
+            getattr(self, name).load_state_dict(saved.get(name, {}))
         self.env.set_random_state(saved["env"])
 
     def parameter_hash(self) -> str:

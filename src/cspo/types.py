@@ -82,9 +82,11 @@ class Batch:
     epoch_cost: (
         FloatArray  # (K,) mean cost of this epoch's own finished episodes; J_c if none finished
     )
+    cost_error: FloatArray = field(default_factory=lambda: np.zeros(1))  # (K,) its standard error
     episode_length: float = (
         1.0  # mean length of this epoch's own finished episodes; T if none finished
     )
+    num_envs: int = 1  # N: sample i is of environment i % N
     adv_extra: Array | None = (
         None  # (n, K) advantages of the algorithm's extra stream, centred; None without one
     )

@@ -1,216 +1,117 @@
-"""CSPO: constraint-sensitive policy optimisation (2026).
+"""CSPO: constraint-sensitive policy optimisation (2026), its sensitivity in units of the update.
 
-With g(theta) the constraint surrogate of each cost, minimise over theta
+    minimise  [ -L_R + sum_i lam_i L_C_i ] / (1 + sum_i lam_i / natural_i)
 
-    [ -L_R + sum_i ( lam_i L_C_i + (alpha_i / 2) w_i [g_i]_+^2 ) ] / (1 + sum_i (lam_i + k_i))
+    lam = [ rho + delta + alpha min( w K (J - d), (K + c) natural ) ]_+      fixed during the epoch
 
     L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
-    w   = 1 / (||grad mean(r A_c)||^2 + eps_w) at theta_k, clipped, averaged over epochs, held fixed
-    k   = alpha w [g(theta_k)]_+ , so that lam + k is the effective multiplier
+    rho      the price that holds the cost, by the gradients: the least-squares multiplier
+    delta    what experience adds to it
+    w = 1/S  S = eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
+    K        gain of the filter behind J: near 1 where the cost is measured well, less where not
+    natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
+    c        0, and 1 / `patience` more for each epoch in which that bound holds the price down
 
-    form        g(theta)                                   bounds of w
-    predictive  (J_c - d) + L_C / (1 - gamma)              3 .. 10    of the new policy: the default
-    direct      (J_c - d) + L_C                            0.01 .. 1  of the old policy
-    scaled      (1 - gamma)(J_c - d) + L_C - L_C(theta_k)  1 .. 100   per step, whatever its scale
-    literal     as predictive                              0.01 .. 1  lam, w over 1 - gamma
+At a KKT point J = d and lam = rho = lambda*. The paper's penalty is the third part: its gradient is
+alpha w [g]_+ grad g with w = 1 / ||grad g||^2; here it has no hinge, so that the price falls off
+before the limit and the cost is led up to it instead of repaired. Its dual variable is rho + delta,
+estimated instead of integrated. With several constraints 1/S and [.]_+ become a non-negative
+least-squares problem, `Sensitivity.prices`: a limit that does not bind costs nothing.
 
-(predictive: w_i (1 - gamma) in the loss above.) The penalty acts only where g > 0. Its gradient at
-theta_k points along the shortest step back to the boundary of the linearised constraint, and is
-alpha times that step in the forms direct and scaled. The multiplier follows J_c - d slowly and
-carries the long run.
-
-Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, J_c = mean episode cost, d =
-`cost_limit`, lam = `multiplier`, alpha = fraction of the violation to remove, w = sensitivity
-weight.
-
-Where the paper is silent or contradicts itself the choice is a setting; docs/cspo.md explains each.
-The paper writes no division (`divide=False`); with it, Adam's step sizes survive a violation.
+Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, d = `cost_limit` less its margin, H =
+length of an episode, eta = step size of an update. `sensitivity.py` measures rho, natural and S,
+`forecast.py` J, K and delta; `cspo_paper.py` is `--form paper`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cspo.algorithms.base import WithDual
+from cspo.algorithms.cspo_paper import CSPOPaper, PaperSettings
+from cspo.algorithms.forecast import Forecast
 from cspo.algorithms.learner import Learner, Loss
 from cspo.algorithms.registry import SOLID, Look, Traits, register
-from cspo.algorithms.sensitivity import SensitivityWeight
-from cspo.algorithms.settings import MultiplierSettings
-from cspo.algorithms.surrogates import at_old_policy, clip_fraction, clipped_cost, clipped_reward
-from cspo.errors import CspoError
-from cspo.settings import memory, not_negative, positive, setting
+from cspo.algorithms.sensitivity import Sensitivity
+from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
+from cspo.settings import positive, setting
+from cspo.state import Remembers
 from cspo.types import Batch, Discount, FloatArray, per_constraint
-
-WEIGHT_BOUNDS = {
-    "predictive": (3.0, 10.0),
-    "direct": (0.01, 1.0),
-    "scaled": (1.0, 100.0),
-    "literal": (0.01, 1.0),
-}
 
 
 @dataclass(frozen=True)
-class CSPOConfig(MultiplierSettings):
-    """Settings of CSPO."""
+class CSPOConfig(PaperSettings):
+    """Settings of CSPO; those of weight and multiplier are of `--form paper` alone."""
 
-    alpha: tuple[float, ...] = (0.85,)
-    """Fraction of the violation each update aims to remove, one value or one per constraint."""
-    adaptive_alpha: bool = False
-    """Set alpha to [J_c - d]_+ / d, at most 1, instead of the fixed value."""
-    form: Literal["predictive", "direct", "scaled", "literal"] = "predictive"
-    """What the constraint surrogate g is, and in which units the penalty acts: docs/cspo.md."""
-    divide: bool = True
-    """Divide the loss by 1 + the effective multiplier; False is the paper's literal loss."""
-    penalty_cost: Literal["window", "epoch"] = "window"
-    """Cost in the penalty: mean over the episode window, or over this epoch's episodes alone."""
-    hinge_minibatch: Literal["same", "previous"] = "same"
-    """Minibatch from which [g]_+ takes L_C: that of the gradient, or the one before, independent of
-    it."""
-    weight_min: float | None = setting(None, positive)
-    """Lower bound of the sensitivity weight; by default that of the form."""
-    weight_max: float | None = setting(None, positive)
-    """Upper bound of the sensitivity weight; by default that of the form."""
-    weight_epsilon: float = setting(1e-8, not_negative)
-    """Added to the squared gradient norm."""
-    weight_memory: float = setting(0.9, memory)
-    """Share of the old weight in the moving average over epochs; 0 switches it off."""
-    weight_average: Literal["log", "linear"] = "log"
-    """Average the logarithm of the weight, or the weight itself."""
-    skip_costless: bool = True
-    """Leave the weight as it is in epochs in which no cost occurred."""
-    clip: float = setting(0.2, positive)
-    """Clip range of the probability ratio."""
-    dual_timing: Literal["before", "after"] = "after"
-    """Move the multiplier before the policy update or after it, as in the paper's pseudo-code."""
-
-    def validate(self, num_costs: int) -> None:
-        """Refuse settings that do not fit each other or the number of limits."""
-        super().validate(num_costs)
-        if len(self.alpha) not in (1, num_costs) or not all(0.0 <= a < np.inf for a in self.alpha):
-            raise CspoError(
-                f"--alpha must be one non-negative value or one per cost limit ({num_costs})."
-            )
-        low, high = self.weight_bounds
-        if low > high:
-            raise CspoError(
-                f"The lower bound of the weight, {low:g}, is above the upper bound, {high:g}: "
-                "set both, --weight-min and --weight-max."
-            )
+    form: Literal["price", "paper"] = "price"
+    """The price above, or the letter of the paper."""
+    alpha: tuple[float, ...] = (1.0,)
+    """Fraction of the violation each epoch aims to remove, one value or one per constraint."""
+    patience: float = setting(10.0, positive)
+    """Epochs of violation in which the price may rise by one natural price above what holds the
+    cost: how long a policy may go on learning outside the limit."""
+    metric: Literal["euclidean", "fisher"] = "euclidean"
+    """Metric in which gradients are multiplied; fisher needs conjugate gradients in each epoch."""
 
     @property
-    def weight_bounds(self) -> tuple[float, float]:
-        """Bounds of the sensitivity weight."""
-        given, usual = (self.weight_min, self.weight_max), WEIGHT_BOUNDS[self.form]
-        low, high = (b if a is None else a for a, b in zip(given, usual, strict=True))
-        return low, high
+    def keeps_margin(self) -> bool:
+        """Whether `--margin auto` means on."""
+        return self.form == "price"
 
 
 @register("cspo")
-class CSPO(WithDual):
-    """Primal-dual PPO with a sensitivity-weighted penalty under violation."""
+class CSPO(Remembers):
+    """PPO with a price on each cost that leads it up to its limit and holds it there."""
 
     title = "CSPO"
     look = Look("#d55e00", "#ff8f45", SOLID, "*", stands_out=True)
     Config = CSPOConfig
-    summary = "PPO with multipliers and a sensitivity-weighted penalty under violation"
-    traits = Traits("first", "dual and penalty")
+    summary = "PPO with a price on cost, set by the cost's measured sensitivity"
+    traits = Traits("first", "price")
+    forms: ClassVar[dict[str, Any]] = {"paper": CSPOPaper}
+    remembered = ("multiplier", "c", "sensitivity", "forecast")
 
     def __init__(
         self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
     ) -> None:
-        """Start the multipliers, and the weight without a value."""
-        super().__init__(config, learner, num_costs, discount)
-        if config.form in ("predictive", "literal") and discount.gamma >= 1.0:
-            raise CspoError(
-                f"--form {config.form} divides by 1 - gamma: it needs a discount of costs below 1."
-            )
+        """Start without a price."""
+        self.config, self.learner = config, learner
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
-        low, high = config.weight_bounds
-        memory, average = config.weight_memory, config.weight_average
-        self.weight = SensitivityWeight(
-            num_costs, low, high, config.weight_epsilon, memory, average
-        )
+        self.sensitivity, self.forecast = Sensitivity(num_costs), Forecast(num_costs)
+        self.multiplier, self.c = np.zeros(num_costs), np.zeros(num_costs)
+        self.cost_unit = self.forecast.cost_unit
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
-        """Weigh the penalty, minimise the loss, move the multipliers."""
-        cfg = self.config
-        if cfg.dual_timing == "before":
-            self.dual.step(J_c, d)
-        lam = self.dual.lam
-        violation = (batch.epoch_cost if cfg.penalty_cost == "epoch" else J_c) - d
-        alpha = self.alpha
-        if cfg.adaptive_alpha:
-            alpha = np.clip(np.maximum(violation, 0.0) / (d + 1e-8), 0.0, 1.0)
-        grad_norm = self._gradient_norm(batch)
-        w = self.weight.update(grad_norm, batch.any_cost | (not cfg.skip_costless))
-        loss, effective = self.loss(batch, violation, lam, alpha, w)
-        fit = self.learner.fit(batch, loss)
-        if cfg.dual_timing == "after":
-            self.dual.step(J_c, d)
-        cost_clip = [
-            clip_fraction(fit.ratio, A, cfg.clip, pessimistic_max=True) for A in batch.adv_c.T
-        ]
+        """Measure, set the price, minimise the loss, and see what it changed."""
+        sense, eps = self.sensitivity, self.config.clip
+        sense.measure(self.learner, batch, self.config.metric)
+        J, K, delta, d = self.forecast.update(batch, d)
+        S, natural = sense.S, sense.natural
+        hold = np.maximum(sense.rho + delta * natural, 0.0)
+        wanted = np.divide(K * (J - d), S, out=np.zeros_like(S), where=S > 0.0)
+        bound = (K + self.c) * natural
+        push = self.alpha * np.minimum(wanted, bound)
+        # Before any cost, and before the first update, nothing is known of the price.
+        lam = sense.prices(hold, push) * (batch.any_cost & (S > 0.0))
+
+        def loss(L_R: Any, L_C: Any) -> Any:
+            return (-L_R + (lam * L_C).sum()) / (1.0 + (lam / natural).sum())
+
+        stated = Loss(loss, clipped_reward(batch.adv_r), clipped_cost(batch.adv_c), clip=eps)
+        fit = self.learner.fit(batch, stated)
+        self.forecast.expect(*sense.change(hold, lam))
+        sense.learn(lam, fit.ratio, batch)
+        # Patience is spent where it holds the price down, and comes back five times as fast.
+        spent = np.where(wanted > bound, 1.0, -5.0) / self.config.patience
+        self.c, self.multiplier = np.maximum(0.0, self.c + spent), lam
         return fit.report(
-            clip_fraction=clip_fraction(fit.ratio, batch.adv_r, cfg.clip),
-            **per_constraint("clip_fraction_cost", cost_clip),
-            **per_constraint("violation", violation),
-            **per_constraint("alpha", alpha),
-            **per_constraint("weight", w),
-            **per_constraint("gradient_norm", grad_norm),
-            **per_constraint("effective_multiplier", effective),
+            clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
+            **per_constraint("price_rho", sense.rho),
+            **per_constraint("price_delta", delta * natural),
+            **per_constraint("price_push", push),
+            **per_constraint("price_natural", natural),
+            **per_constraint("sensitivity", S),
+            **self.forecast.report(),
         )
-
-    def loss(
-        self, batch: Batch, violation: FloatArray, lam: FloatArray, alpha: FloatArray, w: FloatArray
-    ) -> tuple[Loss, FloatArray]:
-        """Return the loss and the effective multiplier of grad L_C at theta_k, shape (K,).
-
-        With [g]_+ and grad g of one minibatch, the mean of their product is not the product of
-        their means: minibatches that overrate L_C count most, which makes for caution.
-        `hinge_minibatch="previous"` takes it out.
-        """
-        form, independent = self.config.form, self.config.hinge_minibatch == "previous"
-        gamma = self.discount.gamma
-        horizon = 1.0 / (1.0 - gamma) if form in ("predictive", "literal") else 1.0
-        rho = horizon if form == "literal" else 1.0  # what multiplies grad L_C besides its price
-        c = (1.0 - gamma) * violation if form == "scaled" else violation
-        effective = (lam + alpha * w * np.maximum(c, 0.0)) * rho
-        scale = 1.0 + effective.sum() if self.config.divide else 1.0
-        before = [c]  # g on the minibatch before; c at theta_k
-
-        def loss(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> Any:
-            g = c + horizon * (L_C - L_C_old)
-            penalty = (alpha / 2.0) * w * np.maximum(g, 0.0) ** 2
-            return (-L_R + (rho * lam * L_C + rho / horizon * penalty).sum()) / scale
-
-        def loss_of_independent_hinge(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> Any:
-            price = lam + alpha * w * np.maximum(before[-1], 0.0)
-            return (-L_R + rho * (price * L_C).sum()) / scale
-
-        def remember(L_R: Any, L_C: Any, L_C_old: Any = 0.0) -> None:
-            before[-1] = c + horizon * (L_C - L_C_old)
-
-        surrogates = [clipped_reward(batch.adv_r), clipped_cost(batch.adv_c)]
-        if form == "scaled":
-            surrogates.append(at_old_policy(batch.adv_c))
-        function = loss_of_independent_hinge if independent else loss
-        observe = remember if independent else None
-        return Loss(function, *surrogates, clip=self.config.clip, observe=observe), effective
-
-    def _gradient_norm(self, batch: Batch) -> FloatArray:
-        """Return ||grad mean(r A_c)|| at theta_k of each cost on the full batch, shape (K,)."""
-        score = self.learner.policy.actor.score_gradient
-        gradients = [score(batch.observation, batch.action, A) for A in batch.adv_c.T]
-        return np.array([float(np.linalg.norm(gradient)) for gradient in gradients])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the multipliers and the weight."""
-        return {**super().state_dict(), "weight": self.weight.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put back what `state_dict` returned."""
-        super().load_state_dict(state)
-        self.weight.load_state_dict(state["weight"])

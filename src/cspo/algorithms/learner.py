@@ -6,11 +6,12 @@ optimiser itself is in `cspo.optim`, which knows the policy and the minibatches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cspo.algorithms.surrogates import NEED_REFERENCE, Surrogate
 from cspo.types import Array, Batch, FloatArray
@@ -151,4 +152,13 @@ class Learner(Protocol):
 
     def trust_region(self, batch: Batch, damping: float, iterations: int) -> TrustRegion:
         """Return the actor's trust region on this batch, for one step per epoch."""
+        ...
+
+    def score_gradients(
+        self, batch: Batch, A: Array, parts: Sequence[NDArray[np.int64]]
+    ) -> FloatArray:
+        """Return the gradients (parts, C, P) of mean(r A_c) at theta_k, on parts of the samples.
+
+        `A` is (C, n); a part is the indices of its samples.
+        """
         ...

@@ -15,7 +15,7 @@ import numpy as np
 from cspo.types import Array, FloatArray
 
 # As `kernels.actor_forward` knows them.
-CLIPPED_MIN, CLIPPED_MAX, CONSTANT, UNCLIPPED, UNCLIPPED_INSIDE, DIVERGENCE, INSIDE = range(7)
+CLIPPED_MIN, CLIPPED_MAX, UNCLIPPED, UNCLIPPED_INSIDE, DIVERGENCE, INSIDE = range(6)
 NEED_REFERENCE = (UNCLIPPED_INSIDE, DIVERGENCE, INSIDE)
 
 
@@ -35,11 +35,6 @@ def clipped_reward(A: Array) -> Surrogate:
 def clipped_cost(A: Array) -> Surrogate:
     """L_C = mean max(r A, clip(r, 1 - eps, 1 + eps) A): a pessimistic cost."""
     return Surrogate(CLIPPED_MAX, A)
-
-
-def at_old_policy(A: Array) -> Surrogate:
-    """L(theta_k) = mean A: the surrogate on the same samples before the update; no gradient."""
-    return Surrogate(CONSTANT, A)
 
 
 def unclipped(A: Array) -> Surrogate:

@@ -15,7 +15,8 @@ from cspo.commands.options import HELP, parse
 from cspo.config import available_cores
 from cspo.errors import CspoError, nearest
 from cspo.lab.study.engine import Engine, LocalEngine, is_address
-from cspo.lab.study.grid import Study, StudyProblems, read_study, shipped_studies
+from cspo.lab.study.grid import Study, read_study, shipped_studies
+from cspo.lab.study.plan import StudyProblems
 from cspo.runs.plain import without_nan
 from cspo.settings import positive, setting
 

@@ -28,8 +28,8 @@ def _from_1_to_10(value: float) -> str | None:
 class ToyOptions:
     """Draw primal-dual descent and CSPO on a problem with two parameters and a steep boundary.
 
-    Both start at the same point with the same step sizes and lambda = 0. Writes toy.png, toy.svg
-    and toy.gif.
+    CSPO is there twice, as in the paper and with a price. All start at the same point with the same
+    step sizes, multipliers at 0. Writes toy.png, toy.svg and toy.gif.
     """
 
     out: Annotated[str, tyro.conf.arg(metavar="DIR")] = "toy"
@@ -37,17 +37,17 @@ class ToyOptions:
     steps: int = setting(200, _countable)
     """Iterations."""
     alpha: float = setting(0.85, not_negative)
-    """Fraction of the violation that CSPO's correction aims to remove."""
+    """Fraction of the violation that a step of CSPO, of either kind, aims to remove."""
     step_theta: float = setting(0.1, positive)
-    """Step size of the parameters, for both."""
+    """Step size of the parameters, for all."""
     step_lambda: float = setting(0.05, positive)
-    """Step size of the multiplier, for both."""
+    """Step size of the multiplier; CSPO with a price has none."""
     steepness: float = setting(2.0, _from_1_to_10)
     """Exponent of the constraint: larger is steeper, with the same feasible set."""
     curvature: float = setting(0.2, positive)
     """Curvature of the objective: smaller makes the boundary steeper next to it."""
     start: tuple[float, ...] = (0.0, 1.5)
-    """Where both start."""
+    """Where all start."""
     gif: bool = True
     """Write the animation too."""
 

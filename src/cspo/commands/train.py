@@ -94,9 +94,11 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     use_plugin({"plugin": _value_of("--plugin", words) or named.get("plugin")})
     algo = _value_of("--algo", words) or named.get("algo", "cspo")
     kind = options_class(algo)
-    # Twice: which defaults (presets) hold is known only once the task has been read.
-    task = parse(kind, "train", words).task or named.get("task") or ""
-    base = vars(make_config(task or ANY_TASK, algo, file)) | {"task": task}
+    # Twice: which defaults (presets) hold is known only once task and form have been read.
+    typed = parse(kind, "train", words)
+    task = typed.task or named.get("task") or ""
+    form = {} if _value_of("--form", words) is None else {"form": typed.algorithm.form}
+    base = vars(make_config(task or ANY_TASK, algo, file, **form)) | {"task": task}
     options = parse(kind, "train", arguments, kind(**base))
     if not task:
         raise CspoError(

@@ -60,12 +60,15 @@ def estimate(
     settings: AdvantageSettings,
     epoch_cost: FloatArray,
     extra_stream: ExtraStreamRule | None = None,
+    cost_unit: FloatArray | float = 1.0,
+    cost_error: FloatArray | float = 0.0,
 ) -> Batch:
     """Evaluate the rollout with the critics and return the batch the algorithms see.
 
     Reward advantages are standardised over the epoch with the population standard deviation; cost
     advantages are centred only, so that they keep the scale of the cost signal. `extra_stream` is
-    that of an algorithm whose policy has K extra critics; its advantages are centred too.
+    that of an algorithm whose policy has K extra critics; its advantages are centred too. Cost
+    critics and cost advantages are in the unit `cost_unit`, (K,) or one number.
     """
     steps, num_envs, num_costs = rollout.cost.shape
     observation = rollout.observation.reshape(steps * num_envs, -1)
@@ -73,7 +76,7 @@ def estimate(
     value = _values(policy, observation).reshape(steps, num_envs, -1)  # (T, N, C)
     next_value = next_values(value, rollout, _values(policy, rollout.path_end_observation))
 
-    signal = policy.signals(rollout.reward, rollout.cost)  # (T, N, 1 + K)
+    signal = policy.signals(rollout.reward, rollout.cost / cost_unit)  # (T, N, 1 + K)
     discounts = [settings.of_rewards] + [settings.of_costs] * num_costs
     target_min = [-np.inf] * (1 + num_costs)
     if extra_stream is not None:
@@ -105,7 +108,9 @@ def estimate(
         value_target=np.ascontiguousarray(target.T, dtype=np.float32),
         any_cost=(rollout.cost != 0.0).any(axis=(0, 1)),
         epoch_cost=epoch_cost,
+        cost_error=np.broadcast_to(cost_error, epoch_cost.shape),
         episode_length=_mean_length(path_end),
+        num_envs=num_envs,
         adv_extra=None if extra_stream is None else np.ascontiguousarray(adv_extra),
     )
 

@@ -14,12 +14,12 @@ class EpisodeWindow:
 
     def __init__(self, size: int, num_costs: int) -> None:
         """Keep the last `size` episodes."""
-        self.size = size
+        self.size, self.newest = size, 0
         self.episodes = Episodes(np.zeros(0), np.zeros((0, num_costs)), np.zeros(0))
 
     def extend(self, new: Episodes) -> None:
         """Add the episodes of an epoch, in the order in which they ended."""
-        old, size = self.episodes, self.size
+        old, size, self.newest = self.episodes, self.size, len(new)
         self.episodes = Episodes(
             np.concatenate([old.returns, new.returns])[-size:],
             np.concatenate([old.costs, new.costs])[-size:],
@@ -29,6 +29,11 @@ class EpisodeWindow:
     def __len__(self) -> int:
         """Return the number of episodes held."""
         return len(self.episodes)
+
+    @property
+    def epochs_held(self) -> float:
+        """How many epochs' worth of episodes the window averages, at least 1."""
+        return max(1.0, len(self) / max(1, self.newest))
 
     @property
     def episode_return(self) -> float:
@@ -57,6 +62,20 @@ class EpisodeWindow:
 
 def _mean(values: FloatArray) -> float:
     return float(values.mean()) if len(values) else float("nan")
+
+
+def measured_costs(
+    window: EpisodeWindow, episodes: Episodes, rollout: Rollout, time_limit: int | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return J_c over the window, the mean cost of the epoch's own episodes and its standard error.
+
+    All are (K,). The scatter is that within the epoch, or of the whole window where the epoch has a
+    single episode.
+    """
+    J_c = window.J_c if window else cost_without_episodes(rollout, time_limit)
+    scatter = episodes.costs if len(episodes) > 1 else window.episodes.costs
+    error = np.sqrt(scatter.var(axis=0) / max(1, len(episodes))) if len(scatter) else 0.0 * J_c
+    return J_c, episodes.costs.mean(axis=0) if episodes else J_c, error
 
 
 def cost_without_episodes(rollout: Rollout, time_limit: int | None) -> FloatArray:

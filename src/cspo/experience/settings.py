@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from cspo.settings import setting, share
 from cspo.types import Discount
@@ -33,3 +34,15 @@ class AdvantageSettings:
             self.gamma if self.cost_gamma is None else self.cost_gamma,
             self.gae_lambda if self.cost_gae_lambda is None else self.cost_gae_lambda,
         )
+
+
+@dataclass(frozen=True)
+class MarginSettings:
+    """How far below the limit to steer."""
+
+    margin: Literal["auto", "on", "off"] = "auto"
+    """Steer below the limit, so far that the reported cost exceeds it as rarely as asked; auto
+    means on with CSPO, but not to the letter of its paper, and off with the baselines."""
+    violation_rate: float = setting(0.1, share)
+    """Largest share of epochs in which the reported cost may exceed its limit, once learning has
+    settled; the margin is set by it."""

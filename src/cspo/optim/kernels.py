@@ -11,7 +11,6 @@ import numpy as np
 from cspo.algorithms.surrogates import (
     CLIPPED_MAX,
     CLIPPED_MIN,
-    CONSTANT,
     DIVERGENCE,
     INSIDE,
     UNCLIPPED_INSIDE,
@@ -106,8 +105,6 @@ def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, k
 def surrogate(kind, r, a, low, high, kl, inside):
     """Return a surrogate at one sample and its slope: by kl for DIVERGENCE, else by the ratio."""
     nothing = np.float32(0.0)
-    if kind == CONSTANT:
-        return a, nothing
     if kind == DIVERGENCE:
         return (a * kl, a) if inside else (nothing, nothing)
     if kind == INSIDE:

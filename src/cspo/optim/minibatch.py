@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from cspo.optim.trust_region import FisherTrustRegion
 from cspo.policy.gaussian import mean_kl
 from cspo.policy.networks import Workspace
 from cspo.policy.policy import Policy
-from cspo.types import Array, Batch, per_constraint
+from cspo.types import Array, Batch, FloatArray, per_constraint
 
 Order = NDArray[np.int64]
 Objective = SurrogateObjective | AutogradObjective
@@ -92,6 +93,20 @@ class MinibatchLearner:
                 "A trust-region algorithm has no entropy bonus: leave --entropy-coefficient at 0."
             )
         return FisherTrustRegion(self.policy.actor, batch, damping, iterations, self._pool)
+
+    def score_gradients(self, batch: Batch, A: Array, parts: Sequence[Order]) -> FloatArray:
+        """Return the gradients (parts, C, P) of mean(r A_c) at theta_k, on parts of the samples."""
+
+        def of(rows: Order) -> Array:
+            return self.policy.actor.score_gradients(batch.observation, batch.action, A, rows)
+
+        first, *others = parts
+        if self._pool is None:
+            found = [of(rows) for rows in parts]
+        else:
+            futures = [self._pool.submit(of, rows) for rows in others]
+            found = [of(first), *(future.result() for future in futures)]
+        return np.array(found, dtype=np.float64)
 
     def _fit(
         self,

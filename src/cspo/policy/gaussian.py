@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cspo.policy.networks import CHUNK, StackedMLP, parameter_count
+from cspo.policy import kernels
+from cspo.policy.networks import CHUNK, StackedMLP, Workspace, parameter_count
 from cspo.types import Array
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
@@ -83,10 +85,22 @@ class Actor:
 
     def score_gradient(self, x: Array, action: Array, weight: Array) -> Array:
         """Return the gradient (P,) of mean(weight * log pi(action|x)), for any length."""
-        total = np.zeros_like(self.parameters)
-        for start in range(0, len(x), CHUNK):
-            rows = slice(start, start + CHUNK)
-            z = standardise(action[rows], self.mlp.forward(x[rows])[0], self.log_std)
-            self.backward(*self.through_log_prob(z, weight[rows]))
-            total += self.gradient
-        return total / np.float32(len(x))
+        rows = np.arange(len(x))
+        gradient: Array = self.score_gradients(x, action, weight[None], rows)[0]
+        return gradient
+
+    def score_gradients(
+        self, x: Array, action: Array, weights: Array, rows: NDArray[np.int64]
+    ) -> Array:
+        """Return the gradients (C, P) for C weightings (C, n), over these rows of the samples.
+
+        Several threads may call it at a time.
+        """
+        total = np.empty((len(weights), self.parameters.size), np.float32)
+        space = Workspace(self.mlp.sizes, CHUNK)
+        arrays = (np.ascontiguousarray(array, np.float32) for array in (x, action, weights))
+        kernels.score_gradients(
+            *(self.parameters, self.mlp.size_array, *arrays, rows),
+            *(space.work, space.inputs, space.scratch, total),
+        )
+        return total

@@ -103,6 +103,42 @@ def predict(parameters, sizes, x, work, rows, out):
 
 
 @kernel
+def score_gradients(parameters, sizes, x, action, weights, index, work, inputs, scratch, total):
+    """Fill total (C, P) with gradients of mean(weights_c log pi(action|x)) over the rows `index`.
+
+    `weights` is (C, n). A piece is as long as the workspace has room for, so that activations stay
+    in the cache; one forward pass serves all C.
+    """
+    count, actions = weights.shape[0], action.shape[1]
+    border, rows = parameters.size - actions, inputs.size // sizes[0]
+    inverse_std = np.exp(-parameters[border:])
+    z = np.empty((rows, actions), np.float32)
+    delta = np.empty((rows, actions), np.float32)
+    part = np.empty(border, np.float32)
+    total[:] = 0.0
+    for start in range(0, index.size, rows):
+        size = min(rows, index.size - start)
+        batch = inputs[: size * sizes[0]].reshape(size, sizes[0])
+        for row in range(size):
+            batch[row] = x[index[start + row]]
+        mean = mlp_forward(parameters[:border], sizes, batch, work)
+        for row in range(size):
+            for column in range(actions):
+                difference = action[index[start + row], column] - mean[row, column]
+                z[row, column] = difference * inverse_std[column]
+        for c in range(count):
+            for row in range(size):
+                weight = weights[c, index[start + row]] / np.float32(index.size)
+                for column in range(actions):
+                    standard = z[row, column]
+                    delta[row, column] = weight * standard * inverse_std[column]
+                    total[c, border + column] += weight * (standard * standard - np.float32(1.0))
+            mlp_backward(parameters[:border], sizes, batch, work, delta[:size], scratch, part)
+            for i in range(border):
+                total[c, i] += part[i]
+
+
+@kernel
 def merge_statistics(x, count, mean, square_sum):
     """Count the rows of x (B, D) into mean and squared deviations of `count` earlier rows."""
     rows, size = x.shape

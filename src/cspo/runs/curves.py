@@ -11,7 +11,7 @@ import numpy as np
 
 from cspo.errors import CspoError
 from cspo.runs.folder import load_settings
-from cspo.runs.progress import constraint_columns, read_progress
+from cspo.runs.progress import constraint_columns, progress_file, read_progress
 from cspo.types import EpochReport, cost_labels
 
 RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
@@ -27,7 +27,7 @@ def draw_curve(run_dir: Path | str) -> Path:
 
     run_dir = Path(run_dir)
     settings = load_settings(run_dir)
-    file = run_dir / "progress.csv"
+    file = progress_file(run_dir)
     columns = read_progress(file)
     if not columns.get("steps"):
         raise CspoError(f"{file} holds no finished epoch: there is nothing to draw yet.")

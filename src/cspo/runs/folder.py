@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from cspo.config import (
     TrainConfig,
     from_dict,
     read_settings,
+    read_toml,
     to_dict,
     use_plugin,
     with_settings,
 )
-from cspo.errors import CspoError
+from cspo.errors import CspoError, UnknownSetting
 from cspo.plugins import MissingPlugin
 from cspo.runs import checkpoint
 from cspo.runs.files import remove_partial_files, try_lock, write_text, writes_to
@@ -191,7 +193,24 @@ def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
     if "plugin" not in settings and algo not in algorithm_names():
         what = f"The algorithm {algo!r} of {path} is not built in"
         raise CspoError(f"{what}: pass --plugin with the file that has it.")
-    return from_dict(settings)
+    try:
+        return from_dict(settings)
+    except UnknownSetting as fault:
+        made = f"{path} was made by another version ({_maker(Path(path))})"
+        lacking = f"with a setting that this one does not have: {fault.written}"
+        advice = "Use that version for it; `cspo report`, `metrics` and `plot` read it as it is"
+        said = f"{made}, {lacking}. {advice}."
+        raise CspoError(said) from None
+
+
+def _maker(path: Path) -> str:
+    """Return which version trained a run, with its commit if the run has a summary that knows."""
+    version = read_toml(path / "config.toml").get("cspo_version", "of unknown version")
+    try:
+        commit = json.loads((path / "summary.json").read_text(encoding="utf-8")).get("commit")
+    except (OSError, ValueError, AttributeError):  # not there yet, or damaged
+        commit = None
+    return f"cspo {version}" + (f", commit {commit}" if commit else "")
 
 
 def free_folder(root: Path, name: str) -> Path:

@@ -33,6 +33,10 @@ class Estimate:
         """Half the width of the interval, which is what the paper prints after its ± sign."""
         return (self.high - self.low) / 2.0
 
+    def leaves_out(self, other: float) -> bool:
+        """Return whether a number lies outside the interval; without an interval none does."""
+        return other < self.low or other > self.high
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -48,6 +52,18 @@ def spread(values: ArrayLike) -> Spread:
     known = _known(values)
     mean = float(np.mean(known)) if len(known) else math.nan
     return Spread(mean, float(np.std(known, ddof=1)) if len(known) > 1 else math.nan, len(known))
+
+
+def mean_of_seeds(values: ArrayLike) -> Spread:
+    """Return mean and standard deviation over seeds of each seed's mean over its epochs.
+
+    Every epoch of every seed weighs in, where the interquartile mean of all together leaves out
+    the half that is far from the middle: a seed, or a stretch of epochs, unlike the others.
+
+    Args:
+        values: (seeds, epochs)
+    """
+    return spread([spread(epochs).mean for epochs in np.asarray(values, dtype=np.float64)])
 
 
 def iqm(values: ArrayLike) -> float:

@@ -19,7 +19,7 @@ from cspo.lab.report.formats import (
 )
 from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import Cell, Results
-from cspo.lab.report.tables import METRICS, identity, list_of, metric, notes_of
+from cspo.lab.report.tables import METRICS, identity, list_of, metric, notes_of, seeds_apart
 from cspo.lab.report.versus import BETTER
 
 Line = tuple[dict[str, str], Record]  # one number of ours and the paper's, for readers and programs
@@ -27,18 +27,24 @@ Line = tuple[dict[str, str], Record]  # one number of ours and the paper's, for 
 
 def main_comparison(results: Results) -> Table:
     """Return and cost beside the paper's."""
-    lines = []
+    lines, compared = [], []
     for cell, key in _comparable(results):
-        ours = {"return": (cell.returns, 2), "cost": (cell.cost, 1)}
+        ours = {
+            "return": (cell.returns, 2, cell.mean_return),
+            "cost": (cell.cost, 1, cell.mean_cost),
+        }
         for name, theirs in paper.main_results().get(key, {}).items():
-            value, digits = ours[name]
+            value, digits, mean = ours[name]
             text = with_bounds(value, digits)
-            lines.append(_line(cell, name, digits, text, value, theirs, cell.seeds))
+            row, record = _line(cell, name, digits, text, value, theirs, cell.seeds)
+            lines.append((row, record | {"ours_mean": mean.mean}))
+            compared.append(cell)
     intervals = (
         "Ours: 95 % bootstrap interval in brackets. The paper's interval is its value minus and "
         "plus what it prints after ±."
     )
-    return _table(results, "main", "Return and cost", lines, 2, [intervals])
+    notes = [intervals, *seeds_apart(list(dict.fromkeys(compared)))]
+    return _table(results, "main", "Return and cost", lines, 2, notes)
 
 
 def recovery_comparison(results: Results) -> Table:

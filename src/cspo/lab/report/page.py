@@ -11,7 +11,7 @@ from cspo.lab.report.formats import UNDEFINED, Table, fixed, render, span, yes_n
 from cspo.lab.report.looks import looks_of, name_of
 from cspo.lab.report.paper import task_name
 from cspo.lab.report.results import Results
-from cspo.lab.report.tables import notes_of
+from cspo.lab.report.tables import notes_of, seeds_apart
 
 SIGNED_NUMBER = re.compile(r"[+\-−]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -30,6 +30,7 @@ def make_page(results: Results, tables: Sequence[Table], figures: Sequence[tuple
         "index.html",
         results=results,
         notes=notes_of(results),
+        apart=seeds_apart(results.cells),
         tables=tables,
         figures=figures,
         curves=curve_data(results),

@@ -11,9 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from cspo.config import to_dict
 from cspo.errors import CspoError
-from cspo.lab.metrics import SplitPart, iqm, iqm_estimate, sensitivity_split, summarise
+from cspo.lab.metrics import (
+    SplitPart,
+    iqm,
+    iqm_estimate,
+    mean_of_seeds,
+    sensitivity_split,
+    summarise,
+)
 from cspo.lab.report import paper
 from cspo.lab.report.runs import RunResult, few, fingerprint, read_folder
 
@@ -36,8 +42,11 @@ class Cell:
         self.constraint = int(np.argmax([iqm(cost) for cost in by_constraint] - limits))
         self.limit = float(limits[self.constraint])  # of the constraint that is violated most
         self.last_costs = by_constraint[self.constraint]  # (seeds, epochs), as the returns
-        # Interquartile means over the last epochs and seeds.
-        self.returns, self.cost = iqm_estimate(self.last_returns), iqm_estimate(self.last_costs)
+        last = self.last_returns, self.last_costs
+        # Interquartile means over the last epochs and seeds together.
+        self.returns, self.cost = map(iqm_estimate, last)
+        # Means over seeds, to set beside them.
+        self.mean_return, self.mean_cost = map(mean_of_seeds, last)
         self.recovery = summarise([run.recovery for run in runs])
 
     @property
@@ -162,7 +171,7 @@ def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]
             notes.append(f"{said}: {few(listed)}.")
     for cell in cells:
         which = f"The runs of {cell.label} on {cell.task}"
-        if len({fingerprint(to_dict(run.config) if run.config else {}) for run in cell.runs}) > 1:
+        if len({fingerprint(run.settings) for run in cell.runs}) > 1:
             notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
             notes.append(f"{which} have different cost limits.")

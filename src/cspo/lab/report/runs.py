@@ -1,12 +1,12 @@
 """Finding and reading runs: study folders, run folders, and CSV files named after what they hold.
 
-A run is what its config.toml says. The one thing that stands elsewhere, the name of a variant, is
-in the file of its study. A bare CSV file has nothing but its name.
+A run is what its config.toml says, read as data: its settings need not exist in this version, its
+plugin need not be at hand, and no code of a run folder is run. The one thing that stands elsewhere,
+the name of a variant, is in the file of its study. A bare CSV file has nothing but its name.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import re
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cspo.algorithms.registry import algorithm_names
-from cspo.config import FREE, TrainConfig, from_dict, read_toml
+from cspo.config import FREE, read_toml
 from cspo.errors import CspoError
 from cspo.lab.metrics import Recovery, Series, read_series, recovery
 from cspo.runs.progress import progress_file
@@ -32,7 +32,7 @@ class RunResult:
     algo: str
     variant: str  # "" without variants
     seed: int
-    config: TrainConfig | None  # None for a bare CSV file, or settings this version does not know
+    settings: dict[str, Any]  # as config.toml has them; none for a bare CSV file
     series: Series
     facts: dict[str, str]  # provenance, as text
 
@@ -84,7 +84,7 @@ def _run_folders(folder: Path) -> list[Path]:
 
 
 def _read_study(folder: Path) -> FolderRuns:
-    from cspo.lab.study.grid import read_study
+    from cspo.lab.study.plan import read_plan
 
     text = read_toml(folder / "study.toml")
     name = str(text.get("name", folder.name))
@@ -92,8 +92,12 @@ def _read_study(folder: Path) -> FolderRuns:
     if not started:
         raise CspoError(f"No run of the study in {folder} has started yet.")
     runs, notes = _read_started(started)
-    with contextlib.suppress(CspoError):  # such as a plugin that is not at hand
-        planned = [spec.id for spec in read_study(folder / "study.toml").runs]
+    try:
+        planned = [run.id for run in read_plan(folder).runs]
+    except CspoError as fault:
+        reason = str(fault).partition("\n")[0]
+        notes.append(f"{name}: it is not known which runs have not started. {reason}")
+    else:
         there = {run.name for run in started}
         if missing := [run for run in planned if run not in there]:
             count = f"{len(missing)} of {len(planned)}"
@@ -132,7 +136,7 @@ def _read_run(folder: Path) -> RunResult:
         raise CspoError(f"{folder / 'config.toml'} does not name task, algo and seed.")
     series, variant = _with_steps(folder), variant_of(folder, settings)
     facts |= _summary_facts(folder)
-    return RunResult(folder.name, task, algo, variant, seed, _config(settings), series, facts)
+    return RunResult(folder.name, task, algo, variant, seed, settings, series, facts)
 
 
 def _with_steps(path: Path) -> Series:
@@ -140,13 +144,6 @@ def _with_steps(path: Path) -> Series:
     if math.isnan(series.steps[-1]):
         raise CspoError(f"{path} has no column 'steps': a report needs it.")
     return series
-
-
-def _config(settings: Mapping[str, Any]) -> TrainConfig | None:
-    """Return the settings; a plugin is not loaded: a report should run no code of a run folder."""
-    with contextlib.suppress(CspoError):
-        return from_dict({key: settings[key] for key in settings if key != "plugin"})
-    return None
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
@@ -165,7 +162,7 @@ def variant_of(run: Path, settings: Mapping[str, Any]) -> str:
     study = folder.parent.parent / "study.toml"
     if not study.is_file():
         return ""
-    from cspo.lab.study.grid import run_id
+    from cspo.lab.study.plan import run_id
 
     task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
     variants = read_toml(study).get("variants", [])
@@ -202,4 +199,4 @@ def parts_of(stem: str) -> tuple[str, str, str, int] | None:
 
 def _read_csv(file: Path, task: str, algo: str, variant: str, seed: int) -> RunResult:
     series, facts = _with_steps(file), {"file": file.name}
-    return RunResult(file.stem, task, algo, variant, seed, None, series, facts)
+    return RunResult(file.stem, task, algo, variant, seed, {}, series, facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cspo.lab.metrics import Spread, spread
+from cspo.lab.metrics import Estimate, Spread
 from cspo.lab.report import paper
 from cspo.lab.report.formats import (
     UNDEFINED,
@@ -24,6 +24,7 @@ from cspo.lab.report.results import Cell, Results
 
 METRICS = {"TTS": ("tts", 2), "RP": ("rp", 3), "#V": ("violating_epochs", 1), "VF": ("vf", 3)}
 COUNTS = ("violations", "open_at_start", "open_at_end", "rp_undefined", "unknown_epochs")
+APART = 0.1  # share of a pooled value from which on a mean of seeds is another number
 WORST = "Worst: the greatest cost of an epoch after the first 30 % of training, mean over seeds."
 
 
@@ -77,6 +78,39 @@ def _averaged(cells: Sequence[Cell]) -> str:
     return f"Over the last {span(epochs)} epochs, {theirs}. {width}"
 
 
+def seeds_apart(cells: Sequence[Cell]) -> list[str]:
+    """Return a note for every cell whose mean of seeds tells something else than its pooled value.
+
+    That is where it lies outside the interval, or, since seeds of two kinds have an interval that
+    holds both, where it is more than a tenth away. Numbers that are written alike need no note: an
+    interval can be narrower than the last digit.
+    """
+    notes = []
+    for cell in cells:
+        pairs = (
+            ("return", cell.returns, cell.mean_return.mean, 2),
+            ("cost", cell.cost, cell.mean_cost.mean, 1),
+        )
+        means = []
+        for name, pooled, mean, digits in pairs:
+            shown, beside = fixed(mean, digits), fixed(pooled.value, digits)
+            if shown != beside and (where := _place(cell, pooled, mean)):
+                means.append(f"{name} {shown}, {where} the pooled {beside}")
+        if means:
+            row = f"{paper.task_name(cell.task)}, {name_of(cell.label)}"
+            notes.append(f"{row}: mean of seeds {'; '.join(means)}.")
+    return notes
+
+
+def _place(cell: Cell, pooled: Estimate, mean: float) -> str:
+    """Return in words where a mean of seeds lies beside the pooled value; "" if near it."""
+    if pooled.leaves_out(mean):
+        return "outside the interval of"
+    if cell.seeds < 2 or not abs(mean - pooled.value) > APART * abs(pooled.value):
+        return ""
+    return f"more than {100 * APART:g} % {'above' if mean > pooled.value else 'below'}"
+
+
 def main_table(results: Results) -> Table:
     """Return and cost of every algorithm on every task; the best return that is safe is bold."""
     rows = []
@@ -96,13 +130,14 @@ def main_table(results: Results) -> Table:
             costs.append(with_interval(cell.cost, 1) + limit)
         rows += [returns, costs]
     bold = "Bold: the best return among those that keep the limit."
+    notes = [_averaged(results.cells), bold, *seeds_apart(results.cells)]
     return Table(
         name="main",
         title="Interquartile mean of return and cost, with 95 % bootstrap intervals over seeds",
         header=("Task", *map(name_of, results.labels)),
         rows=rows,
         records=[_main_record(cell) for cell in results.cells],
-        notes=[_averaged(results.cells), bold, *notes_of(results)],
+        notes=[*notes, *notes_of(results)],
         group=2,
     )
 
@@ -110,8 +145,7 @@ def main_table(results: Results) -> Table:
 def _main_record(cell: Cell) -> Record:
     record = identity(cell) | fields("return", cell.returns) | fields("cost", cell.cost)
     record |= {"cost_limit": cell.limit, "feasible": cell.feasible}
-    for name, last in (("return", cell.last_returns), ("cost", cell.last_costs)):
-        mean = spread([spread(epochs).mean for epochs in last])  # over epochs, then over seeds
+    for name, mean in (("return", cell.mean_return), ("cost", cell.mean_cost)):
         record |= {f"{name}_mean": mean.mean, f"{name}_std": mean.std}
     return record | {"epochs_averaged": cell.epochs}
 
@@ -220,4 +254,5 @@ def variants_table(results: Results) -> Table:
     )
     records = [_main_record(cell) | _recovery_record(cell) for cell in cells]
     notes = [_averaged(cells), *_recovery_notes(cells), WORST] if cells else []
-    return list_of("variants", title, rows, records, [*notes, *notes_of(results)])
+    notes += [*seeds_apart(cells), *notes_of(results)]
+    return list_of("variants", title, rows, records, notes)

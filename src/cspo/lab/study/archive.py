@@ -37,7 +37,7 @@ def archive(study: Path | str, out: Path | str) -> Archived:
     read = source.read()
     if target.resolve() == source.path.resolve():
         raise CspoError(f"{target} is the study itself: archive it somewhere else.")
-    kept = [spec.id for spec in read.runs if is_finished(spec.config, source.run(spec))]
+    kept = [spec.id for spec in read.runs if is_finished(spec.epochs, source.run(spec))]
     if not kept:
         none = f"No run of the study in {source.path} is finished yet"
         raise CspoError(f"{none}: there is nothing to archive.")

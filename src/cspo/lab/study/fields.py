@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cspo.algorithms.registry import algorithm_names
 from cspo.config import use_plugin
@@ -34,11 +35,26 @@ class Variant:
     settings: Settings
 
 
+class StudyCell(NamedTuple):
+    """The runs of a study that differ in their seed only, and the settings they are given."""
+
+    task: str
+    algo: str
+    variant: str  # "" for an algorithm without variants
+    layers: tuple[Settings, ...]  # a later one goes before an earlier one
+
+
 class StudyFile:
     """What a study file says, as far as it could be understood, and what is wrong with it."""
 
-    def __init__(self, data: dict[str, Any], folder: Path) -> None:
-        """Read the contents of a TOML file; `folder` is where a plugin's relative path starts."""
+    def __init__(self, data: dict[str, Any], folder: Path | None = None) -> None:
+        """Read the contents of a TOML file.
+
+        Args:
+            data: The contents.
+            folder: Where a plugin's relative path starts. Without it the file is read as data:
+                the plugin is not loaded, and no task or algorithm has to exist here.
+        """
         self._data = data
         self.problems: list[str] = []
         self._check_keys("", data, KEYS)
@@ -53,16 +69,26 @@ class StudyFile:
         self.total_steps = self._total_steps(data.get("total_steps"))
         count, is_count = "a whole number of zero or more", not _wrong_seed(data.get("retries"))
         self.retries: int = self._value("retries", RETRIES, is_count, count)
-        self.plugin = self._plugin(folder)
-        self.algorithms = self._known_algorithms()
-        self.tasks: list[str] = []
-        for name in self._named["task"]:
-            with self.collects():
-                check_task_name(name)
-                self.tasks.append(name)
+        self.plugin = None if folder is None else self._plugin(folder)
+        self.tasks, self.algorithms = self._named["task"], self._named["algorithm"]
+        if folder is not None:
+            self.algorithms, self.tasks = self._known_algorithms(), self._known_tasks()
         self.settings = self._settings("[settings]", data.get("settings", {}))
         self.of_algorithm, self.of_task = self._tables("algorithm"), self._tables("task")
         self.variants = self._variants(data.get("variants", []))
+
+    def cells(self) -> Iterator[StudyCell]:
+        """Yield every task with every algorithm and each of its variants."""
+        # Runs go on side by side; more threads change nothing but the speed.
+        base = {"threads": 1, "total_steps": self.total_steps, "plugin": self.plugin}
+        lowest = {(False, key): (value, key) for key, value in base.items() if value is not None}
+        for task, algo in itertools.product(self.tasks, self.algorithms):
+            of_both = (self.of_algorithm.get(algo, {}), self.of_task.get(task, {}))
+            variants = [variant for variant in self.variants if algo in variant.algorithms]
+            # An algorithm that no variant names is run once, as it is.
+            for variant in variants or [Variant("", [algo], {})]:
+                layers = (lowest, self.settings, *of_both, variant.settings)
+                yield StudyCell(task, algo, variant.name, layers)
 
     @contextlib.contextmanager
     def collects(self, prefix: str = "") -> Iterator[None]:
@@ -129,6 +155,14 @@ class StudyFile:
             unknown = [name for name in named if name not in known]
             self.problems += [f"unknown algorithm {x!r}: {nearest(x, known)}" for x in unknown]
         return [name for name in named if name in known]
+
+    def _known_tasks(self) -> list[str]:
+        known = []
+        for name in self._named["task"]:
+            with self.collects():
+                check_task_name(name)
+                known.append(name)
+        return known
 
     def _settings(self, where: str, table: Any) -> Settings:
         """Return a table of settings without those that the study itself decides."""

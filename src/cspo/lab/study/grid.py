@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import os
 import re
 import sys
@@ -23,7 +22,8 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, general_fields, make_config, with_settings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
-from cspo.lab.study.fields import Settings, StudyFile, Variant
+from cspo.lab.study.fields import Settings, StudyFile
+from cspo.lab.study.plan import Plan, PlannedRun, StudyProblems, run_id
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,31 +34,18 @@ SHIPPED = resources.files("cspo.lab.study") / "files"
 
 
 @dataclass(frozen=True)
-class RunSpec:
-    """One run of a study."""
+class RunSpec(PlannedRun):
+    """One run of a study that this version can train."""
 
-    id: str
-    task: str
-    algo: str
-    variant: str  # "" if the study has no variants
-    seed: int
     config: TrainConfig
-
-    @property
-    def steps(self) -> int:
-        """Environment steps of the run."""
-        return self.config.run.epochs * self.config.run.steps_per_epoch
 
 
 @dataclass(frozen=True)
-class Study:
-    """A grid of runs."""
+class Study(Plan):
+    """A grid of runs to train."""
 
-    name: str
-    description: str
     runs: tuple[RunSpec, ...]
     retries: int  # how often a failed run is tried again, per start of the study
-    text: str  # the TOML text
 
     @property
     def steps(self) -> int:
@@ -79,15 +66,6 @@ class Study:
                 raise CspoError(f"No run of study {self.name} is called {pattern!r}; {one}.")
             found |= {spec.id: spec for spec in matching}
         return tuple(found.values())
-
-
-class StudyProblems(CspoError):
-    """Everything that is wrong with a study file, one line each."""
-
-    def __init__(self, source: Path | str, problems: Sequence[str]) -> None:
-        """Name the file in front of each problem."""
-        self.problems = [f"{source}: {problem}" for problem in dict.fromkeys(problems)]
-        super().__init__("\n".join(self.problems))
 
 
 def shipped_studies() -> list[str]:
@@ -132,7 +110,7 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
         raise StudyProblems(source, file.problems)
     if file.plugin is not None:
         text = _with_plugin(text, data, file.plugin)
-    return Study(file.name, file.description, tuple(runs), file.retries, text)
+    return Study(file.name, file.description, text, tuple(runs), file.retries)
 
 
 def _text_of(source: Path | str) -> tuple[str, Path]:
@@ -149,16 +127,19 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
 
 
-def run_id(task: str, algo: str, variant: str, seed: int) -> str:
-    """Return what a run of a study is called, which is also the name of its folder."""
-    parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
-    return "-".join(part for part in parts if part)
-
-
 def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
-    task, algo = config.task, config.algo
-    name = run_id(task, algo, variant, seed)
-    return RunSpec(name, task, algo, variant, seed, with_settings(config, seed=seed))
+    name, run = run_id(config.task, config.algo, variant, seed), config.run
+    return RunSpec(
+        id=name,
+        task=config.task,
+        algo=config.algo,
+        variant=variant,
+        seed=seed,
+        epochs=run.epochs,
+        steps=run.epochs * run.steps_per_epoch,
+        cost_limit=config.cost_limit,
+        config=with_settings(config, seed=seed),
+    )
 
 
 def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
@@ -173,25 +154,17 @@ def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
     """Return variant and settings of the runs, less the seed; refusals are problems of the file."""
     accepted: list[tuple[str, TrainConfig]] = []
     refused: dict[str, list[str]] = {}  # a problem: the algorithms that have it
-    # Runs go on side by side; more threads change nothing but the speed.
-    base = {"threads": 1, "total_steps": file.total_steps, "plugin": file.plugin}
-    lowest = {(False, key): (value, key) for key, value in base.items() if value is not None}
     general = {item.name for _, item in general_fields()}
-    for task, algo in itertools.product(file.tasks, file.algorithms):
+    for task, algo, variant, layers in file.cells():
         own = {item.name for item in dataclasses.fields(get_algorithm(algo).Config)} - general
-        variants = [variant for variant in file.variants if algo in variant.algorithms]
-        # An algorithm that no variant names is run once, as it is.
-        for variant in variants or [Variant("", [algo], {})]:
-            of_both = (file.of_algorithm.get(algo, {}), file.of_task.get(task, {}))
-            layers = (lowest, file.settings, *of_both, variant.settings)
-            items = [item for layer in layers for item in layer.items()]
-            settings = {(known or key in own, key): value for (known, key), value in items}
-            result = _attempt(task, algo, settings)
-            if isinstance(result, TrainConfig):
-                accepted.append((variant.name, result))
-                continue
-            for problem in result:
-                refused.setdefault(problem, []).append(algo)
+        items = [item for layer in layers for item in layer.items()]
+        settings = {(known or key in own, key): value for (known, key), value in items}
+        result = _attempt(task, algo, settings)
+        if isinstance(result, TrainConfig):
+            accepted.append((variant, result))
+            continue
+        for problem in result:
+            refused.setdefault(problem, []).append(algo)
     for problem, listed in refused.items():
         algorithms = list(dict.fromkeys(listed))
         narrow = len(algorithms) < len(file.algorithms)

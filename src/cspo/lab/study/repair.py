@@ -23,17 +23,17 @@ from cspo.runs.progress import ProgressFile
 PATIENCE = 20.0  # seconds to wait for a process of a study that was killed to be gone as well
 
 
-def is_finished(config: TrainConfig, folder: Path) -> bool:
-    """Whether everything of a run is there: summary, all rows of progress.csv, last checkpoint.
+def is_finished(epochs: int, folder: Path) -> bool:
+    """Whether a run of so many epochs is complete: summary, rows of progress.csv, last checkpoint.
 
-    A run whose checkpoints were all removed, or can none of them be read, still counts: its results
+    One whose checkpoints were all removed, or can none of them be read, still counts: its results
     are complete.
     """
     summary = read_json(folder / "summary.json")
     if not isinstance(summary, dict) or not summary.get("finished"):
         return False
     rows = ProgressFile(folder / "progress.csv").complete_rows()
-    if not summary.get("epochs") == rows == config.epochs:
+    if not summary.get("epochs") == rows == epochs:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
     return all(map(_is_readable, checkpoints[-1:])) or not any(map(_is_readable, checkpoints))

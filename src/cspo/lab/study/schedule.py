@@ -89,7 +89,7 @@ class _Scheduler:
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
-            finished = is_finished(spec.config, self.out.run(spec))
+            finished = is_finished(spec.epochs, self.out.run(spec))
             status = self._look(spec, "finished" if finished else "stopped")
             if not finished:
                 self.waiting.append(spec)
@@ -152,7 +152,7 @@ class _Scheduler:
             for note in prepare(spec.config, folder):
                 self.view.event("repaired", f"{spec.id}: {note}")
             done = self._look(spec, "running").epochs_done
-            begun = f" after epoch {done} of {spec.config.epochs}" if done else ""
+            begun = f" after epoch {done} of {spec.epochs}" if done else ""
             self.view.event("started", f"{spec.id}{begun}")
             handle = self.engine.start(spec, folder)
         except (CspoError, OSError) as error:
@@ -162,7 +162,7 @@ class _Scheduler:
         self.out.set_running(self.running)
 
     def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
-        finished = error is None and is_finished(spec.config, self.out.run(spec))
+        finished = error is None and is_finished(spec.epochs, self.out.run(spec))
         if not (finished or stopping):
             self._failed(spec, error or "it ended, but its files are not complete")
             return

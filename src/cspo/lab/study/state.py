@@ -13,7 +13,8 @@ from statistics import fmean
 from typing import Literal
 
 from cspo.errors import CspoError
-from cspo.lab.study.grid import RunSpec, Study, read_study
+from cspo.lab.study.grid import Study
+from cspo.lab.study.plan import Plan, PlannedRun, read_plan
 from cspo.lab.study.repair import difference, is_finished, read_json
 from cspo.runs.files import try_lock, write_text
 from cspo.runs.progress import constraint_columns, progress_file, read_progress
@@ -41,7 +42,7 @@ class RunStatus:
     @property
     def share(self) -> float:
         """Share of the run that is done."""
-        return self.epochs_done / self.epochs
+        return self.epochs_done / max(1, self.epochs)
 
     @property
     def steps_left(self) -> float:
@@ -61,16 +62,16 @@ class StudyFolder:
         """Open nothing yet."""
         self.path = Path(path)
 
-    def run(self, spec: RunSpec) -> Path:
+    def run(self, spec: PlannedRun) -> Path:
         """Return the folder of a run."""
         return self.path / "runs" / spec.id
 
-    def read(self) -> Study:
-        """Return the study that was started here."""
+    def read(self) -> Plan:
+        """Return the study that was started here; this version need not be able to train it."""
         file = self.path / "study.toml"
         if not file.is_file():
             raise CspoError(f"{self.path} holds no study (there is no {file}).")
-        return read_study(file)
+        return read_plan(self.path)
 
     def check(self, study: Study) -> list[str]:
         """Refuse to continue another study; returns a note if study.toml is damaged."""
@@ -88,7 +89,7 @@ class StudyFolder:
                 raise CspoError(f"{other}.\nA study keeps its settings: {advice}.")
         return notes
 
-    def _check_grown(self, before: Study, study: Study) -> None:
+    def _check_grown(self, before: Plan, study: Study) -> None:
         if before.name != study.name:
             held = f"{self.path} holds the study {before.name!r}, not {study.name!r}"
             raise CspoError(f"{held}: choose another --out.")
@@ -128,10 +129,10 @@ class StudyFolder:
         with contextlib.suppress(OSError):  # on a full disk the table is wrong, and nothing else
             write_text(self.path / "running.json", json.dumps(sorted(ids)) + "\n")
 
-    def _failure(self, spec: RunSpec) -> Path:
+    def _failure(self, spec: PlannedRun) -> Path:
         return self.path / "failures" / f"{spec.id}.json"
 
-    def record_failure(self, spec: RunSpec, attempts: int, error: str) -> None:
+    def record_failure(self, spec: PlannedRun, attempts: int, error: str) -> None:
         """Keep the error of a run that failed."""
         record = json.dumps({"attempts": attempts, "error": error}, indent=2)
         with contextlib.suppress(OSError):  # it is printed as well
@@ -143,12 +144,12 @@ class StudyFolder:
         for path in (self.path / "failures").glob("*.json"):
             path.unlink()
 
-    def status(self, study: Study) -> list[RunStatus]:
+    def status(self, study: Plan) -> list[RunStatus]:
         """Return how far every run is."""
         running = set(read_json(self.path / "running.json") or []) if self.is_running() else set()
         return [self._status(spec, running) for spec in study.runs]
 
-    def _status(self, spec: RunSpec, running: set[str]) -> RunStatus:
+    def _status(self, spec: PlannedRun, running: set[str]) -> RunStatus:
         run, failure = self.run(spec), self._failure(spec)
         if spec.id in running:
             return status_of(spec, run, "running")
@@ -159,9 +160,11 @@ class StudyFolder:
         return status_of(spec, run, "failed", error)
 
 
-def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str = "") -> RunStatus:
+def status_of(
+    spec: PlannedRun, run: Path, state: State | None = None, error: str = ""
+) -> RunStatus:
     """Return how far a run is, from the end of its progress.csv; `state` if it is known already."""
-    file, config = progress_file(run), spec.config
+    file = progress_file(run)
     columns: dict[str, list[float]] = {}
     with contextlib.suppress(CspoError):  # an archive that was cut short or altered
         columns = read_progress(file, tail=TAIL)
@@ -170,7 +173,7 @@ def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str =
     done = int(columns["epoch"][-1]) + 1 if columns else 0
     if state is None:
         archived = file.suffix == ".gz"  # only finished runs are
-        finished = done == config.epochs and (archived or is_finished(config, run))
+        finished = done == spec.epochs and (archived or is_finished(spec.epochs, run))
         state = "finished" if finished else "stopped" if done else "waiting"
     speeds = [speed for speed in columns.get("steps_per_second", []) if speed > 0]
     limits = tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
@@ -179,11 +182,11 @@ def status_of(spec: RunSpec, run: Path, state: State | None = None, error: str =
         task=spec.task,
         state=state,
         epochs_done=done,
-        epochs=config.epochs,
+        epochs=spec.epochs,
         steps=spec.steps,
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
-        limit=limits or config.cost_limit,
+        limit=limits or spec.cost_limit,
         steps_per_second=fmean(speeds) if speeds else math.nan,
         error=error,
     )

@@ -1,4 +1,4 @@
-"""The paper's first figure: primal-dual descent and CSPO on a problem with a steep boundary."""
+"""The paper's first figure: primal-dual descent, the paper's CSPO, CSPO with a price."""
 
 from cspo.lab.toy.methods import METHODS, Trajectory, follow, format_table
 from cspo.lab.toy.problem import Problem

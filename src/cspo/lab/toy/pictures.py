@@ -17,7 +17,11 @@ from cspo.lab.toy.methods import Trajectory
 from cspo.lab.toy.problem import Problem
 from cspo.runs.files import write_bytes, writes_to
 
-COLOURS = {"primal-dual": "#c2571a", "CSPO": "#1f5fa8"}
+LOOKS: dict[str, dict[str, Any]] = {
+    "primal-dual": {"color": "#c2571a"},
+    "CSPO (paper)": {"color": "#3fa7c4", "linestyle": (0, (4, 1.2))},
+    "CSPO": {"color": "#1f5fa8"},
+}
 BOUNDARY, INFEASIBLE, LEVELS = "#7b3fa3", "#f3e3ea", "#8a8a8a"
 MARGIN = 0.35  # of the view around everything in it
 FRAMES, SECONDS = 60, 8.0  # of the animation
@@ -67,9 +71,9 @@ def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[Li
     below.set_xlabel("iteration k")
     lines = []
     for path in paths:
-        style: dict[str, Any] = {"color": COLOURS[path.name], "linewidth": 1.3}
+        style = {**LOOKS[path.name], "linewidth": 1.3}
         (track,) = plane.plot(*path.theta.T, marker=".", markersize=4, label=path.name, **style)
-        (end,) = plane.plot(*path.theta[-1:].T, "o", color=COLOURS[path.name], markersize=6)
+        (end,) = plane.plot(*path.theta[-1:].T, "o", color=style["color"], markersize=6)
         (violation,) = above.plot(path.g, **style)
         (multiplier,) = below.plot(path.lam, **style)
         lines.append((track, end, violation, multiplier))
@@ -78,8 +82,9 @@ def _figure(problem: Problem, paths: Sequence[Trajectory]) -> tuple[Any, list[Li
         panel.spines[["top", "right"]].set_visible(False)
     above.tick_params(labelbottom=False)
     below.legend(frameon=False)
-    place = {"loc": "outside lower center", "ncols": 7, "frameon": False, "fontsize": 9}
-    figure.legend(*plane.get_legend_handles_labels(), **place)
+    place = {"loc": "outside lower center", "ncols": 8, "frameon": False, "fontsize": 9}
+    narrow = {"columnspacing": 1.3, "handlelength": 1.8, "handletextpad": 0.5}
+    figure.legend(*plane.get_legend_handles_labels(), **place, **narrow)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # laid out once: frames of the animation must not move
     return figure, lines
@@ -150,8 +155,9 @@ def _animation(figure: Any, lines: list[Lines], paths: Sequence[Trajectory]) -> 
         for line in growing:
             line.axes.draw_artist(line)
         pictures.append(Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()))
-    # One palette for all frames, of the last, which shows every colour; coverage keeps small marks.
-    palette = pictures[-1].quantize(128, method=Image.Quantize.MAXCOVERAGE)
+    # One palette for all frames, of the last, which shows every colour; coverage keeps small marks,
+    # the means after it keep large areas at their colour.
+    palette = pictures[-1].quantize(128, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     durations = [round(1000 * SECONDS / len(frames))] * (len(frames) - 1) + [round(1000 * HOLD)]
     content = io.BytesIO()

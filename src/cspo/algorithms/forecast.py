@@ -1,0 +1,107 @@
+"""Where a noisy cost stands, and what its model gets wrong: a Kalman filter per constraint.
+
+    J'     = J + S (rho + delta - lam) + noise of the update         an epoch's mean cost y = J + e
+    delta' = delta + wander                                          in natural prices
+
+The error e of y is known: the standard error of the epoch's episodes. The noise of the update is
+what the errors of the predictions have beyond that. So the gain K of the level is near 1 where
+episodes agree and the policy moves, and small where they scatter; and delta, which carries what
+gradients do not tell of the price that holds the cost, learns only as fast as y can teach.
+
+Costs are counted in units in which the limit is 25, the benchmark's, so that nothing depends on the
+unit in which they come. Where the limit is far below the first cost, or zero, that is 250 units.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cspo.state import Remembers
+from cspo.types import Batch, FloatArray, per_constraint
+
+LIMIT = 25.0
+WANDER = 0.05  # of delta in an epoch, in natural prices
+SPREAD = 0.5  # of delta, when nothing is known of it
+BOUNDS = -1.0, 5.0  # of delta
+LEARN = 0.05  # how fast the noise of the update is learned
+ERROR_MEMORY = 0.8
+TINY = np.finfo(np.float64).tiny
+
+
+class Forecast(Remembers):
+    """Level J and correction delta of K costs.
+
+    Attributes:
+        J: (K,) the level in units, NaN before the first epoch.
+        delta: (K,) in natural prices.
+        K: (K,) gain of the level.
+        unit: (K,) of cost; zero before any cost occurred.
+    """
+
+    remembered = ("unit", "J", "delta", "K", "P", "Q", "R", "predicted", "answer")
+
+    def __init__(self, num_costs: int) -> None:
+        """Start with nothing seen."""
+        self.J, self.delta = np.full(num_costs, np.nan), np.zeros(num_costs)
+        self.K: FloatArray = np.ones(num_costs)
+        self.P = np.zeros((num_costs, 2, 2))  # covariance of (J, delta)
+        self.P[:, 1, 1] = SPREAD**2
+        self.Q, self.R = np.zeros(num_costs), np.zeros(num_costs)  # variances of update and e
+        self.predicted, self.answer = np.zeros(num_costs), np.zeros(num_costs)
+        self.unit = np.zeros(num_costs)
+
+    def cost_unit(self, J: FloatArray, d: FloatArray) -> FloatArray:
+        """Return the unit of each cost (K,), which the first epoch with a cost J > 0 fixes."""
+        first = (self.unit == 0.0) & (J > 0.0)
+        self.unit = np.where(first, np.maximum(d, 0.1 * J) / LIMIT, self.unit)
+        return np.where(self.unit > 0.0, self.unit, 1.0)
+
+    def expect(self, change: FloatArray, answer: FloatArray) -> None:
+        """Expect an update to change the cost by S (rho + delta - lam), (K,).
+
+        `answer` is what it would change more for one natural price of delta.
+        """
+        self.predicted, self.answer = self.J + change, answer
+
+    def update(
+        self, batch: Batch, d: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Take in an epoch's cost; return J, K, delta and the limits in units, (K,) each."""
+        unit = self.cost_unit(batch.epoch_cost, d)
+        y, d = batch.epoch_cost / unit, d / unit
+        R = (batch.cost_error / unit) ** 2
+        if np.isnan(self.J).any():
+            self.J, self.R = y, R
+            self.P[:, 0, 0] = R
+        else:
+            self.R = ERROR_MEMORY * self.R + (1.0 - ERROR_MEMORY) * R
+            self._filter(y - self.predicted)
+        self._epoch_cost, self._in_use = batch.epoch_cost, unit
+        return self.J, self.K, self.delta, d
+
+    def _filter(self, surprise: FloatArray) -> None:
+        F = np.zeros_like(self.P)
+        F[:, 0, 0] = F[:, 1, 1] = 1.0
+        F[:, 0, 1] = self.answer
+        P = F @ self.P @ F.transpose(0, 2, 1)
+        P[:, 0, 0] = np.maximum(P[:, 0, 0] + self.Q, TINY)  # so that e = 0 gives K = 1
+        P[:, 1, 1] = np.minimum(P[:, 1, 1] + WANDER**2, SPREAD**2)
+        variance = P[:, 0, 0] + self.R
+        gains = P[:, 0] / variance[:, None]  # (K, 2) of the level and of delta
+        self.J = self.predicted + gains[:, 0] * surprise
+        self.delta = np.clip(self.delta + gains[:, 1] * surprise, *BOUNDS)
+        # (I - K C) P, whose first row is K R: a difference might round to a negative variance.
+        P[:, 1, 1] = np.maximum(P[:, 1, 1] - gains[:, 1] * P[:, 0, 1], 0.0)
+        P[:, 0] = P[:, :, 0] = gains * self.R[:, None]
+        self.P = P
+        self.Q = np.clip(self.Q + LEARN * (surprise**2 - variance), 0.0, LIMIT**2)
+        self.K = gains[:, 0]
+
+    def report(self) -> dict[str, float]:
+        """Return what is logged, in the cost's own unit."""
+        return {
+            **per_constraint("cost_epoch", self._epoch_cost),
+            **per_constraint("cost_level", self.J * self._in_use),
+            **per_constraint("cost_predicted", self.predicted * self._in_use),
+            **per_constraint("gain", self.K),
+        }
