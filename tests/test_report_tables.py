@@ -19,6 +19,7 @@ from cspo.lab.report.formats import Bold, Table, latex, to_csv, to_latex, to_mar
 from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import last_epochs
 from cspo.lab.report.runs import parts_of
+from cspo.lab.report.seeds import seeds_table
 from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
 from cspo.lab.report.versus import improvement_table, versus_table
 from cspo.lab.report.write import all_tables
@@ -379,12 +380,34 @@ def test_variants_have_their_own_table_and_are_not_compared(tmp_path: Path) -> N
         "0.000",
         "5.0",
     ]
-    assert {table.name for table in all_tables(results)} == {"main", "recovery", "variants"}
+    assert {table.name for table in all_tables(results)} == {
+        *("main", "recovery", "variants", "seeds")
+    }
     for algorithm in ("cspo", "ppo-lag"):
         write_csv(tmp_path, f"{HOPPER}-{algorithm}-seed0", 8.0, np.full(10, 5.0))
     rows = [list(row[1:4]) for row in variants_table(collect([tmp_path])).rows]
     assert rows[0] == ["CSPO", "default", "8.00"], "an algorithm stands beside its variants"
     assert len(rows) == 4, "one without variants does not"
+
+
+def test_every_run_has_a_row_and_seeds_their_mean(tmp_path: Path) -> None:
+    """Two seeds of ten epochs: the last two count for return and cost, the last seven for VF."""
+    cost = np.array([90.0, 0.0, 0.0, 30.0, 26.0, 20.0, 20.0, 20.0, 24.0, 20.0])
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed3", np.arange(10.0), cost)
+    write_csv(tmp_path, f"{HOPPER}-cspo-seed7", 20.0, np.full(10, 27.0))
+    write_csv(tmp_path, f"{HOPPER}-ppo-lag-seed3", 1.0, np.full(10, 25.0))
+    table = seeds_table(collect([tmp_path]))
+    assert [list(map(str, row[1:])) for row in table.rows] == [
+        ["CSPO", "3", "8.50", "22.0", "25", "yes", "2", "0.286", "30.0"],
+        ["CSPO", "7", "20.00", "27.0", "25", "no", "7", "1.000", "27.0"],
+        ["CSPO", "mean", "14.25", "24.5", "25", "yes", "4.5", "0.643", "28.5"],
+        ["PPO-Lag", "3", "1.00", "25.0", "25", "yes", "0", "0.000", "25.0"],
+    ]
+    assert [(record["seed"], record["return"]) for record in table.records] == [
+        (3, 8.5),
+        (7, 20.0),
+        (3, 1.0),
+    ]
 
 
 def test_probability_of_improvement_table(small: Results) -> None:

@@ -49,7 +49,7 @@ class CSPOConfig(PaperSettings):
     """The price above, or the letter of the paper."""
     alpha: tuple[float, ...] = (1.0,)
     """Fraction of the violation each epoch aims to remove, one value or one per constraint."""
-    patience: float = setting(10.0, positive)
+    patience: float = setting(5.0, positive)
     """Epochs of violation in which the price may rise by one natural price above what holds the
     cost: how long a policy may go on learning outside the limit."""
     metric: Literal["euclidean", "fisher"] = "euclidean"
@@ -113,5 +113,6 @@ class CSPO(Remembers):
             **per_constraint("price_push", push),
             **per_constraint("price_natural", natural),
             **per_constraint("sensitivity", S),
+            **per_constraint("gradient_norm", sense.gradient_norm),
             **self.forecast.report(),
         )

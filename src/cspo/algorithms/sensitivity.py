@@ -61,6 +61,11 @@ class Sensitivity(Remembers):
         self.slope, self.weight = np.zeros(num_costs), np.zeros(num_costs)  # sums behind eta
         self.log_eta = np.array(np.nan)  # of the step along a - lam b, averaged
 
+    @property
+    def gradient_norm(self) -> FloatArray:
+        """|b| (K,) on the whole batch of the last epoch, noise included, as the paper logs it."""
+        return np.asarray(np.sqrt(np.diag(self.now)[1:]))
+
     def measure(
         self, learner: Learner, batch: Batch, metric: Literal["euclidean", "fisher"] = "euclidean"
     ) -> None:

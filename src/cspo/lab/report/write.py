@@ -9,6 +9,7 @@ from cspo.errors import CspoError
 from cspo.lab.report.comparison import main_comparison, recovery_comparison, split_comparison
 from cspo.lab.report.formats import Table, write_table
 from cspo.lab.report.results import Results, collect
+from cspo.lab.report.seeds import seeds_table
 from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
 from cspo.lab.report.versus import improvement_table, versus_table
 from cspo.runs.files import write_bytes, write_text
@@ -16,7 +17,7 @@ from cspo.runs.files import write_bytes, write_text
 # In the order of the page.
 TABLES: tuple[Callable[[Results], Table], ...] = (
     *(main_table, main_comparison, recovery_table, recovery_comparison, split_table),
-    *(split_comparison, variants_table, versus_table, improvement_table),
+    *(split_comparison, variants_table, versus_table, improvement_table, seeds_table),
 )
 
 
