@@ -8,6 +8,9 @@ an epoch's 20 episodes by 0.7 and 3.5, of the 100 in the window by 0.3 and 1.6. 
 step has a cost, and a negative one half of the time: an algorithm cannot tell any more that a task
 is free of cost yet. The logged cost is the noisy one as well. Without noise, results are those of
 the native task, bit for bit.
+
+`unit` multiplies the cost, for studies of whether results depend on the unit in which it comes:
+with `unit=0.01` the limit of 25 is one of 0.25.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ STREAM = 0x636F7374  # sets the noise apart from the streams of the task, which 
 
 
 class NoisyCosts:
-    """A `BatchEnv` whose costs come with noise; all else is that of `env`."""
+    """A `BatchEnv` whose costs come with noise, in another unit; all else is that of `env`."""
 
-    def __init__(self, env: BatchEnv, noise: float) -> None:
+    def __init__(self, env: BatchEnv, noise: float, unit: float) -> None:
         """Wrap `env`; the noise is seeded together with it."""
-        self.env, self.noise = env, noise
+        self.env, self.noise, self.unit = env, noise, unit
         self.rng = np.random.default_rng()
 
     def __getattr__(self, name: str) -> Any:
@@ -48,7 +51,7 @@ class NoisyCosts:
         """Step `env`, and add the noise to its costs."""
         result = self.env.step(actions)
         noise = self.noise * self.rng.standard_normal(result.cost.shape)
-        return result._replace(cost=result.cost + noise)
+        return result._replace(cost=self.unit * (result.cost + noise))
 
     def random_state(self) -> dict[str, Any]:
         """Return the random state of `env`, and that of the noise."""
@@ -60,9 +63,11 @@ class NoisyCosts:
         self.rng.bit_generator.state = state["noise"]
 
 
-def make(task: str, num_envs: int, threads: int = 1, noise: float = 0.0) -> NoisyCosts:
-    """Return `num_envs` copies of a native task with noise of that standard deviation."""
-    return NoisyCosts(make_native(task, num_envs, threads), noise)
+def make(
+    task: str, num_envs: int, threads: int = 1, noise: float = 0.0, unit: float = 1.0
+) -> NoisyCosts:
+    """Return `num_envs` copies of a native task, their costs with noise and times `unit`."""
+    return NoisyCosts(make_native(task, num_envs, threads), noise, unit)
 
 
 def __getattr__(name: str) -> Callable[..., NoisyCosts]:

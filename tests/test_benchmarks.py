@@ -163,9 +163,9 @@ def test_impatient_the_push_is_as_large_as_it_takes(original: list[EpochReport])
     assert seen["price_push"] == pytest.approx(wanted) and wanted > 2.0 * held["price_push"]
 
 
-def noisy(noise: float, copies: int, seed: int) -> Any:
+def noisy(noise: float, copies: int, seed: int, **options: float) -> Any:
     sys.path.append(str(BENCHMARKS))
-    env = make_batch(f"noisy_costs:{HOPPER}", copies, env_options={"noise": noise})
+    env = make_batch(f"noisy_costs:{HOPPER}", copies, env_options={"noise": noise, **options})
     env.reset(seed)
     return env
 
@@ -185,6 +185,16 @@ def test_noise_is_of_the_stated_size_on_the_cost_alone() -> None:
     assert added.std() == pytest.approx(noise, rel=0.04)
     assert added.sum(axis=0).std() == pytest.approx(noise * np.sqrt(steps), rel=0.25)
     assert abs(np.corrcoef(added[:-1].ravel(), added[1:].ravel())[0, 1]) < 0.06
+
+
+def test_unit_multiplies_the_cost_and_nothing_else() -> None:
+    plain, scaled = noisy(0.1, 3, 7), noisy(0.1, 3, 7, unit=0.25)
+    for t in range(5):
+        action = np.full((3, plain.action_size), 0.1 * t)
+        ours, theirs = plain.step(action), scaled.step(action)
+        np.testing.assert_array_equal(theirs.cost, 0.25 * ours.cost)
+        np.testing.assert_array_equal(theirs.reward, ours.reward)
+        np.testing.assert_array_equal(theirs.observation, ours.observation)
 
 
 def test_noise_follows_the_seed_and_its_state_is_put_back() -> None:
@@ -299,7 +309,8 @@ def test_a_run_by_the_studies_names_is_resumed_from_its_folder(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "study, runs", [("cspo-parts", 36), ("cspo-constant-s", 6), ("noisy-costs", 24)]
+    "study, runs",
+    [("cspo-parts", 36), ("cspo-constant-s", 6), ("noisy-costs", 24), ("cost-units", 6)],
 )
 def test_studies_can_be_read(study: str, runs: int) -> None:
     read = read_study(ROOT / "results" / study / "study.toml", environments=True)
