@@ -39,34 +39,31 @@ def test_without_a_rate_the_limit_is_handed_on_untouched() -> None:
     d = np.array([0.1, 1e7 / 3.0])
     for _ in range(20):
         cost = rng.uniform(0.0, 2.0, 2) * d
-        assert margin.target(cost, cost, d, 5.0).tobytes() == d.tobytes()
+        assert margin.target(cost, cost, d).tobytes() == d.tobytes()
     assert margin.metrics == {}
 
 
 def test_margin_follows_its_equations() -> None:
     """z, both spreads and the width written out, over epochs near the limit and far from it."""
     rng, margin, rate = np.random.default_rng(1), Margin(0.1, 1), 0.1
-    z, variance, excess, before, settled = NormalDist().inv_cdf(0.9), 0.0, 0.0, None, False
-    learned = 0
+    z, variance, excess, settled = NormalDist().inv_cdf(0.9), None, 0.0, False
+    learned, wider = 0, 0
     for epoch in range(120):
         far = 40.0 if epoch < 10 or 60 <= epoch < 65 else -20.0 if 80 <= epoch < 85 else 0.0
-        y = 23.0 + 3.0 * rng.standard_normal() + far
-        J, held = y + rng.standard_normal(), min(5.0, epoch + 1.0)
-        target = margin.target(one(J), one(y), D, held)
-        if before is not None:
-            half = (y - before) ** 2 / 2.0
-            variance = MEMORY * variance + (1.0 - MEMORY) * half if variance > 0.0 else half
-        before = y
-        aim = 25.0 - min(z * max(variance / held, excess) ** 0.5, WIDEST * 25.0)
+        J, error = 23.0 + 3.0 * rng.standard_normal() + far, rng.uniform(0.5, 4.0)
+        target = margin.target(one(J), one(error), D)
+        variance = MEMORY * (variance or error**2) + (1.0 - MEMORY) * error**2
+        aim = 25.0 - min(z * max(variance, excess) ** 0.5, WIDEST * 25.0)
         settled = aim >= J or (settled and J < FAR * 25.0)
         if settled and aim - WIDEST * 25.0 < J:
             learned += 1
             excess = MEMORY * excess + (1.0 - MEMORY) * 2.0 * max(J - aim, 0.0) ** 2
             z = min(max(z + STEP * (float(J > 25.0) - rate), 0.0), Z_MAX)
-        sigma = max(variance / held, excess) ** 0.5
+        wider += excess > variance
+        sigma = max(variance, excess) ** 0.5
         assert target[0] == pytest.approx(25.0 - min(z * sigma, WIDEST * 25.0), rel=1e-12)
         assert margin.metrics == {"margin": pytest.approx(25.0 - target[0], rel=1e-9, abs=1e-12)}
-    assert 60 < learned < 110
+    assert 60 < learned < 110 and 10 < wider < 110
 
 
 @pytest.mark.parametrize(
@@ -82,7 +79,7 @@ def test_margin_is_never_wider_than_its_bound_nor_negative() -> None:
         margin = Margin(0.0, 1)
         for _ in range(200):
             cost = np.abs(scale * rng.standard_normal(1))
-            target = margin.target(cost, cost, D, 1.0)
+            target = margin.target(cost, cost, D)
             assert (1.0 - WIDEST) * 25.0 * (1.0 - 1e-12) <= target[0] <= 25.0
             assert 0.0 <= margin.z[0] <= Z_MAX
     assert margin.width[0] == pytest.approx(WIDEST * 25.0)
@@ -91,7 +88,7 @@ def test_margin_is_never_wider_than_its_bound_nor_negative() -> None:
 def test_limit_zero_has_no_margin() -> None:
     margin = Margin(0.1, 1)
     for cost in (3.0, 0.0, 5.0, 1.0):
-        assert margin.target(one(cost), one(cost), np.zeros(1), 1.0) == 0.0
+        assert margin.target(one(cost), one(cost), np.zeros(1)) == 0.0
         assert margin.metrics == {"margin": 0.0}
 
 
@@ -99,12 +96,12 @@ def test_constraints_have_margins_of_their_own() -> None:
     rng, both = np.random.default_rng(3), Margin(0.2, 2)
     alone, d = [Margin(0.2, 1), Margin(0.2, 1)], np.array([25.0, 4.0])
     for _ in range(60):
-        y = d + rng.standard_normal(2) * [3.0, 0.1]
+        error = rng.uniform(0.5, 1.5, 2) * [3.0, 0.1]
         J = d + rng.standard_normal(2) * [1.0, 0.05]
         targets = [
-            m.target(J[k : k + 1], y[k : k + 1], d[k : k + 1], 3.0)[0] for k, m in enumerate(alone)
+            m.target(J[k : k + 1], error[k : k + 1], d[k : k + 1])[0] for k, m in enumerate(alone)
         ]
-        assert both.target(J, y, d, 3.0).tolist() == targets
+        assert both.target(J, error, d).tolist() == targets
     assert both.metrics.keys() == {"margin_0", "margin_1"}
     assert len(set(both.z)) == 2
 
@@ -114,10 +111,10 @@ def test_margin_is_in_the_unit_of_the_cost(k: int) -> None:
     rng, factor = np.random.default_rng(4), 2.0**k
     plain, scaled = Margin(0.1, 1), Margin(0.1, 1)
     for _ in range(60):
-        y, J = 25.0 + 3.0 * rng.standard_normal(1), 25.0 + rng.standard_normal(1)
-        target = plain.target(J, y, D, 5.0)
+        error, J = rng.uniform(0.5, 3.0, 1), 25.0 + rng.standard_normal(1)
+        target = plain.target(J, error, D)
         np.testing.assert_array_equal(
-            scaled.target(factor * J, factor * y, factor * D, 5.0), factor * target
+            scaled.target(factor * J, factor * error, factor * D), factor * target
         )
         np.testing.assert_array_equal(scaled.width, factor * plain.width)
     np.testing.assert_array_equal(scaled.z, plain.z)
@@ -127,12 +124,12 @@ def test_state_holds_everything() -> None:
     rng = np.random.default_rng(5)
     costs = D + 2.0 * rng.standard_normal((40, 1))
     whole = Margin(0.1, 1)
-    expected = [whole.target(cost, cost, D, 5.0) for cost in costs]
+    expected = [whole.target(cost, 0.1 * cost, D) for cost in costs]
     first, second = Margin(0.1, 1), Margin(0.1, 1)
     for cost in costs[:17]:
-        first.target(cost, cost, D, 5.0)
+        first.target(cost, 0.1 * cost, D)
     second.load_state_dict(first.state_dict())
-    assert [second.target(cost, cost, D, 5.0) for cost in costs[17:]] == expected[17:]
+    assert [second.target(cost, 0.1 * cost, D) for cost in costs[17:]] == expected[17:]
 
 
 # ---------------------------------------------------------------- how often the limit is exceeded
@@ -154,7 +151,7 @@ def share_above(rate: float, noise: Callable[[Any], float], window: int, sd: flo
     for _ in range(EPOCHS):
         costs = [*costs, level + sd * noise(rng)][-window:]
         J = one(float(np.mean(costs)))
-        target = margin.target(J, one(costs[-1]), D, float(len(costs)))
+        target = margin.target(J, one(sd / np.sqrt(len(costs))), D)
         level += 0.6 * (target[0] - level)
         above += int(J[0] > 25.0)
     return above / EPOCHS
@@ -190,17 +187,17 @@ def test_epochs_on_the_way_to_the_target_teach_nothing() -> None:
     margin = Margin(0.1, 1)
     z = margin.z.copy()
     for cost in (100.0, 60.0, 30.0, 26.0, 0.0, 3.0):  # from above; then far below
-        margin.target(one(cost), one(cost), D, 5.0)
+        margin.target(one(cost), one(2.0), D)
         np.testing.assert_array_equal(margin.z, z)
-    margin.target(one(20.0), one(20.0), D, 5.0)  # there
+    margin.target(one(20.0), one(2.0), D)  # there
     z = z - STEP * 0.1
     np.testing.assert_allclose(margin.z, z)
     for _ in range(5):  # above the limit, and not left behind
-        margin.target(one(28.0), one(28.0), D, 5.0)
+        margin.target(one(28.0), one(2.0), D)
     np.testing.assert_allclose(margin.z, np.minimum(z + 5 * STEP * 0.9, Z_MAX))
     z = margin.z.copy()
     for cost in (40.0, 30.0, 26.0):  # lost: it teaches again only from its target on
-        margin.target(one(cost), one(cost), D, 5.0)
+        margin.target(one(cost), one(2.0), D)
         np.testing.assert_array_equal(margin.z, z)
 
 
@@ -226,8 +223,7 @@ def test_auto_means_on_for_the_price_alone(algo: str, settings: Any, keeps: bool
     assert all(("margin" in report.metrics) == keeps for report in reports)
     assert all(report.cost_limit == (40.0,) for report in reports), "reported is the limit itself"
     if keeps:
-        assert reports[0].metrics["margin"] == 0.0, "no scatter has been seen"
-        assert reports[-1].metrics["margin"] > 0.0
+        assert all(report.metrics["margin"] > 0.0 for report in reports)
 
 
 def test_baseline_is_told_the_limit_less_its_margin() -> None:

@@ -63,7 +63,7 @@ class Trainer:
         episodes = finished_episodes(rollout)
         window.extend(episodes)
         J_c, cost, error = measured_costs(window, episodes, rollout, self.env.time_limit)
-        limit = self.margin.target(J_c, cost, self.cost_limit, window.epochs_held)
+        limit = self.margin.target(J_c, error / window.epochs_held**0.5, self.cost_limit)
         asked = setup.asked_of_credit(self.algorithm, rollout, cost, limit)
         with denormals_flushed():
             batch = estimate(rollout, self.policy, self.config.advantages, cost, *asked, error)
