@@ -154,16 +154,3 @@ class Windowed(Part):
         held = np.minimum(self.episodes, self.config.window)
         error = batch.cost_error * np.sqrt(fresh / held)
         return super().update(replace(batch, epoch_cost=J_c, cost_error=error), J_c, d)
-
-
-@cspo.register("cspo-impatient")
-class Impatient(Part):
-    """Any violation is answered at once by as large a price as it takes to remove it."""
-
-    title, look = "CSPO impatient", Look("#555555", "#bbbbbb", DOTTED, "X")
-    summary = "CSPO with c infinite: the push is not held down"
-
-    def __init__(self, config: Any, learner: Learner, num_costs: int, discount: Discount) -> None:
-        """Begin as CSPO does; an infinite c stays so."""
-        super().__init__(config, learner, num_costs, discount)
-        self.c = np.full(num_costs, np.inf)

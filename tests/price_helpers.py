@@ -19,9 +19,7 @@ from cspo.algorithms import forecast, get_algorithm, sensitivity
 from cspo.algorithms.learner import FitResult
 from cspo.types import Batch, Discount
 
-# Numbers that the modules do not name: patience comes back five times as fast as it is spent, and
-# half of the first products count as noise.
-COMES_BACK, FIRST_SHARED = 5.0, 0.5
+FIRST_SHARED = 0.5  # of the first products, which the module does not name: the rest is noise
 
 
 def price_of(learner: Any, num_costs: int = 1, **settings: Any) -> Any:
@@ -151,8 +149,8 @@ class WrittenPrice:
             found["hold"][i] = max(found["rho"][i] + found["delta"][i], 0.0)
             if found["S"][i] > 0.0:
                 wanted[i] = level.gain * (level.x[0] - d[i] / unit) / found["S"][i]
-            bound = (level.gain + self.c[i]) * found["natural"][i]
-            found["push"][i] = self.alpha[i] * min(wanted[i], bound)
+            bounded = min(wanted[i], level.gain * found["natural"][i])
+            found["push"][i] = self.alpha[i] * (bounded + self.c[i] * found["natural"][i])
         if seen:
             q = bb @ found["hold"][seen] + np.diag(bb) * found["push"][seen]
             lam = smallest_prices(bb, q)
@@ -162,9 +160,8 @@ class WrittenPrice:
         for i, level in enumerate(self.filters):
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
             level.answer = found["S"][i] * found["natural"][i]
-            held_down = wanted[i] > (level.gain + self.c[i]) * found["natural"][i]
-            spent = 1.0 / self.patience if held_down else -COMES_BACK / self.patience
-            self.c[i] = max(0.0, self.c[i] + spent)
+            held_down = wanted[i] > level.gain * found["natural"][i]
+            self.c[i] = max(0.0, self.c[i] + (1.0 if held_down else -1.0) / self.patience)
         return found
 
     def after(self, change: Array, lam: Array) -> None:

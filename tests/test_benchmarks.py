@@ -153,16 +153,6 @@ def test_windowed_the_filter_sees_the_reported_cost_and_its_error() -> None:
     assert again.algorithm.episodes == 3 * EPISODES
 
 
-def test_impatient_the_push_is_as_large_as_it_takes(original: list[EpochReport]) -> None:
-    made, reports = epochs("cspo-impatient")
-    held = original[1].metrics
-    assert held["price_push"] == pytest.approx(held["gain"] * held["price_natural"]), "held down"
-    assert measured(reports[1]) == measured(original[1])
-    seen, unit = reports[1].metrics, made.algorithm.forecast.unit[0]
-    wanted = seen["gain"] * (seen["cost_level"] - LIMIT) / unit / seen["sensitivity"]
-    assert seen["price_push"] == pytest.approx(wanted) and wanted > 2.0 * held["price_push"]
-
-
 def noisy(noise: float, copies: int, seed: int, **options: float) -> Any:
     sys.path.append(str(BENCHMARKS))
     env = make_batch(f"noisy_costs:{HOPPER}", copies, env_options={"noise": noise, **options})
@@ -310,7 +300,7 @@ def test_a_run_by_the_studies_names_is_resumed_from_its_folder(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "study, runs",
-    [("cspo-parts", 36), ("cspo-constant-s", 6), ("noisy-costs", 24), ("cost-units", 6)],
+    [("cspo-parts", 30), ("cspo-constant-s", 6), ("noisy-costs", 24), ("cost-units", 6)],
 )
 def test_studies_can_be_read(study: str, runs: int) -> None:
     read = read_study(ROOT / "results" / study / "study.toml", environments=True)

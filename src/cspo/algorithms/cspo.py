@@ -2,7 +2,7 @@
 
     minimise  [ -L_R + sum_i lam_i L_C_i ] / (1 + sum_i lam_i / natural_i)
 
-    lam = [ rho + delta + alpha min( w K (J - d), (K + c) natural ) ]_+      fixed during the epoch
+    lam = [ rho + delta + alpha ( min( w (J - d), natural ) K + c natural ) ]_+       once per epoch
 
     L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
     rho      the price that holds the cost, by the gradients: the least-squares multiplier
@@ -10,7 +10,7 @@
     w = 1/S  S = eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
     K        gain of the filter behind J: near 1 where the cost is measured well, less where not
     natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
-    c        0, and 1 / `patience` more for each epoch in which that bound holds the price down
+    c        1 / `patience` more after an epoch in which that bound holds the price down, else less
 
 At a KKT point J = d and lam = rho = lambda*. The paper's penalty is the third part: its gradient is
 alpha w [g]_+ grad g with w = 1 / ||grad g||^2; here it has no hinge, so that the price falls off
@@ -49,9 +49,9 @@ class CSPOConfig(PaperSettings):
     """The price above, or the letter of the paper."""
     alpha: tuple[float, ...] = (1.0,)
     """Fraction of the violation each epoch aims to remove, one value or one per constraint."""
-    patience: float = setting(5.0, positive)
-    """Epochs of violation in which the price may rise by one natural price above what holds the
-    cost: how long a policy may go on learning outside the limit."""
+    patience: float = setting(10.0, positive)
+    """Epochs above the limit in which the price may rise by one natural price: how long a policy
+    may go on learning outside the limit."""
     metric: Literal["euclidean", "fisher"] = "euclidean"
     """Metric in which gradients are multiplied; fisher needs conjugate gradients in each epoch."""
 
@@ -90,9 +90,8 @@ class CSPO(Remembers):
         J, K, delta, d = self.forecast.update(batch, d)
         S, natural = sense.S, sense.natural
         hold = np.maximum(sense.rho + delta * natural, 0.0)
-        wanted = np.divide(K * (J - d), S, out=np.zeros_like(S), where=S > 0.0)
-        bound = (K + self.c) * natural
-        push = self.alpha * np.minimum(wanted, bound)
+        wanted = np.divide(J - d, S, out=np.zeros_like(S), where=S > 0.0)  # w (J - d)
+        push = self.alpha * (np.minimum(wanted, natural) * K + self.c * natural)
         # Before any cost, and before the first update, nothing is known of the price.
         lam = sense.prices(hold, push) * (batch.any_cost & (S > 0.0))
 
@@ -103,8 +102,7 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        # Patience is spent where it holds the price down, and comes back five times as fast.
-        spent = np.where(wanted > bound, 1.0, -5.0) / self.config.patience
+        spent = np.where(wanted > natural, 1.0, -1.0) / self.config.patience
         self.c, self.multiplier = np.maximum(0.0, self.c + spent), lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
