@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from price_helpers import probe_trainer
 from probe_envs import ConstantSignals, Tradeoff, TwoLimits
 
 import cspo
@@ -22,27 +23,7 @@ def trainer(
     env: Any, algo: str, limit: Any, epochs: int, start: float | None = None, **settings: Any
 ) -> Any:
     """Return a trainer with a tiny policy; `start` fixes its initial mean action."""
-    options: dict[str, Any] = {
-        "cost_limit": limit,
-        "steps_per_epoch": STEPS,
-        "total_steps": STEPS * epochs,
-        "num_envs": 10,
-        "threads": 1,
-        "hidden_sizes": (8,),
-        "episode_window": 10,  # the current epoch's episodes
-        "gamma": 0.9,
-        "passes": 5,
-        "minibatch_size": 100,
-        "actor_lr": 1e-2,
-        "actor_lr_decay": False,
-        "critic_lr": 1e-2,
-        "target_kl": 0.1,
-        "log_std_init": -1.6,
-        # Holds the policy's standard deviation near 0.15, against the concave reward.
-        "entropy_coefficient": 0.02,
-        "tensorboard": False,
-    }
-    result = cspo.Trainer(cspo.make_config("probe", algo, **(options | settings)), env=env)
+    result = probe_trainer(env, limit, epochs, algo, **settings)
     if start is not None:
         # All weights zero: the mean is the output bias, the last number before log_std.
         parameters = result.policy.actor.parameters
