@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +21,9 @@ from cspo.policy.settings import PolicySettings
 from cspo.types import Batch
 
 Array = NDArray[np.float64]
+
+# The marks of runs that tests start are kept apart from the user's, and processes inherit it.
+os.environ.setdefault("CSPO_STATE_DIR", tempfile.mkdtemp(prefix="cspo-state-"))
 
 
 @pytest.fixture(autouse=True)

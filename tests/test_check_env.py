@@ -9,7 +9,6 @@ from gymnasium.spaces import Box, Discrete
 
 from cspo.envs import check as check_module
 from cspo.envs.check import check_env
-from cspo.errors import CspoError
 
 
 @pytest.fixture(autouse=True)
@@ -264,11 +263,11 @@ def test_a_users_environment_stays_open_and_a_made_one_is_closed():
     check_env(Closing())
     assert closed == []
     check_env(Closing)
-    assert len(closed) == 1
+    assert len(closed) == len(set(map(id, closed))) == 3  # one by itself, two as training has them
 
 
-def test_names_and_objects_that_are_no_environment_are_refused():
-    with pytest.raises(CspoError, match="did you mean 'SafetyHopperVelocity-v1'"):
-        check_env("SafetyHoperVelocity-v1")
-    with pytest.raises(CspoError, match="not int"):
-        check_env(3)
+def test_names_and_objects_that_are_no_environment_are_problems():
+    (problem,) = check_env("SafetyHoperVelocity-v1")
+    assert "did you mean 'SafetyHopperVelocity-v1'" in problem
+    (problem,) = check_env(3)
+    assert "not int" in problem

@@ -14,6 +14,7 @@ from run_helpers import SMALL, TASK, as_flags, start
 import cspo
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.cli import main
+from cspo.commands.train import read_arguments
 from cspo.settings import explanations
 
 HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy")
@@ -356,3 +357,11 @@ def test_two_cost_limits_on_the_command_line(tmp_path: Path) -> None:
     ]
     assert main([*words, "--quiet", *FAST]) == 0
     assert np.allclose(cspo.load(run).cost_limit, [25.0, 5.0])
+
+
+def test_sizes_of_a_file_and_of_flags_are_compared_together(tmp_path: Path) -> None:
+    file = tmp_path / "short.toml"
+    file.write_text('task = "SafetyHopperVelocity-v1"\ntotal_steps = 400\n')
+    words = ["--config", str(file), "--steps-per-epoch", "200", "--num-envs", "4"]
+    config, _, _ = read_arguments(words)
+    assert (config.total_steps, config.steps_per_epoch, config.num_envs) == (400, 200, 4)

@@ -469,12 +469,12 @@ def train_on(algorithm: CSPOPaper, learner: Any, epoch: int) -> dict[str, float]
 @pytest.mark.parametrize("epochs", [0, 2], ids=["before the first epoch", "after two"])
 def test_a_resumed_run_goes_on_exactly(epochs: int, tmp_path: Path) -> None:
     algorithm, learner, _ = trained(epochs)
-    path = checkpoint.save(tmp_path, epochs, algorithm.state_dict())
+    path = checkpoint.save(tmp_path, epochs, {"epoch": epochs, "own": algorithm.state_dict()})
     expected = [train_on(algorithm, learner, epoch) for epoch in (epochs, epochs + 1)]
 
     _, again, _ = trained(epochs)  # the learner's own state is its own business
     resumed = CSPOPaper(Config(weight_max=100.0), again, 2, Discount(0.99, 0.95))
-    resumed.load_state_dict(checkpoint.load(path))
+    resumed.load_state_dict(checkpoint.load(path)["own"])
     assert [train_on(resumed, again, epoch) for epoch in (epochs, epochs + 1)] == expected
     np.testing.assert_array_equal(again.policy.actor.parameters, learner.policy.actor.parameters)
     np.testing.assert_array_equal(resumed.multiplier, algorithm.multiplier)

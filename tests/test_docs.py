@@ -74,7 +74,7 @@ def test_the_index_of_algorithms_is_up_to_date(monkeypatch: pytest.MonkeyPatch) 
     names = [
         name
         for name in registry.algorithm_names()
-        if registry._is_built_in(registry.get_algorithm(name))
+        if registry.is_built_in(registry.get_algorithm(name))
     ]
     monkeypatch.setattr(
         registry, "_registry", {name: registry.get_algorithm(name) for name in names}

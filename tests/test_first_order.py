@@ -165,7 +165,7 @@ def test_restored_pid_goes_on_exactly(done: int, tmp_path: Any) -> None:
     dual = PIDDual(2)
     for row in costs[:done]:
         dual.step(row, limit)
-    path = checkpoint.save(tmp_path, 1, {"dual": dual.state_dict()})
+    path = checkpoint.save(tmp_path, 1, {"epoch": 1, "dual": dual.state_dict()})
     expected = [dual.step(row, limit).tolist() for row in costs[done:]]
     restored = PIDDual(2, 0.7)
     restored.load_state_dict(checkpoint.load(path)["dual"])

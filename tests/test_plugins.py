@@ -158,7 +158,7 @@ def test_algos_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["step-price"].startswith("PPO with a price") and "cspo" in rows
 
 
-def test_eval_finds_it_or_says_what_to_pass(
+def test_resume_finds_it_or_says_what_to_pass_and_eval_does_without(
     tmp_path: Path, reference: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["eval", str(reference), "--episodes", "2", "--json"]) == 0
@@ -169,11 +169,12 @@ def test_eval_finds_it_or_says_what_to_pass(
     assert f'plugin = "{EXAMPLE}"' in text
     (run / "config.toml").write_text(text.replace(str(EXAMPLE), str(gone)), encoding="utf-8")
     forget_plugins()
-    error = refused(capsys, "eval", run)
+    error = refused(capsys, "train", "--resume", run)
     assert f"There is no plugin file {gone}." in error and "pass --plugin" in error
-    assert "pass --plugin" in refused(capsys, "train", "--resume", run)
     assert main(["plot", str(run)]) == 0  # needs no algorithm
     capsys.readouterr()
+    assert main(["eval", str(run), "--episodes", "2", "--json"]) == 0  # nor does this
+    assert capsys.readouterr().out == rows
     assert main(["eval", str(run), "--episodes", "2", "--json", "--plugin", str(EXAMPLE)]) == 0
     assert capsys.readouterr().out == rows
     assert main(["train", "--resume", str(run), "--quiet", "--plugin", str(EXAMPLE)]) == 0
@@ -202,8 +203,8 @@ def test_a_run_of_a_built_in_algorithm_does_not_need_its_plugin(tmp_path: Path) 
     )
     plugin.unlink()
     forget_plugins()
-    assert load_config(run).plugin is None
     assert main(["eval", str(run), "--episodes", "2"]) == 0
+    assert main(["train", "--resume", str(run), "--quiet"]) == 0
 
 
 def test_run_of_an_algorithm_from_a_program_says_what_to_pass(
@@ -215,7 +216,7 @@ def test_run_of_an_algorithm_from_a_program_says_what_to_pass(
     config.write_text(
         "\n".join(line for line in lines if not line.startswith("plugin")), encoding="utf-8"
     )
-    error = refused(capsys, "eval", tmp_path / "run")
+    error = refused(capsys, "train", "--resume", tmp_path / "run")
     assert "'step-price'" in error and "is not built in: pass --plugin" in error
 
 

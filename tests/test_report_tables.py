@@ -689,11 +689,11 @@ def test_the_shipped_numbers_are_the_paper_s(name: str) -> None:
 
 def test_every_algorithm_and_task_has_a_name() -> None:
     from cspo.algorithms import algorithm_names
-    from cspo.algorithms.registry import _is_built_in, get_algorithm
+    from cspo.algorithms.registry import get_algorithm, is_built_in
     from cspo.envs.tasks import native_tasks
 
     assert {row.name for row in native_tasks()} >= set(paper.TASKS)
-    built_in = {name for name in algorithm_names() if _is_built_in(get_algorithm(name))}
+    built_in = {name for name in algorithm_names() if is_built_in(get_algorithm(name))}
     assert built_in == set(paper.ALGORITHMS)
     assert paper.task_name(f"cspo/{HOPPER}") == paper.task_name(HOPPER) == "Hopper"
     assert paper.task_name("mine:make") == "mine:make"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import random
 import re
@@ -12,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from cspo.lab.study import RunSpec, read_study
 from cspo.lab.study.engine import Outcome, in_one_line
 from cspo.lab.study.schedule import Result, run_study
 from cspo.lab.study.state import StudyFolder
-from cspo.lab.study.view import PlainView, make_view, seconds_left
+from cspo.lab.study.view import PlainView, Statuses, make_view
 from cspo.lab.study.worker import work
 from cspo.runs.checkpoint import list_checkpoints
 
@@ -306,14 +307,17 @@ def unfinish(run: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "last row cut": (
         lambda run: cut(run / "progress.csv", 0.98),
-        ["progress.csv ended in the middle of a row"],
+        ["progress.csv ended in the middle of a row", "progress.csv holds 3 of the 4 epochs done"],
     ),
-    "last row gone": (lambda run: cut_lines(run / "progress.csv", EPOCHS), []),
+    "last row gone": (
+        lambda run: cut_lines(run / "progress.csv", EPOCHS),
+        ["progress.csv holds 3 of the 4 epochs done"],
+    ),
     "most rows gone": (
         lambda run: cut_lines(run / "progress.csv", 2),
         [
-            "progress.csv holds 1 of the 4 epochs done, and no checkpoint is as old: "
-            "the run starts anew."
+            "progress.csv holds 1 of the 4 epochs done: the others are built again from the "
+            "checkpoint."
         ],
     ),
     "progress gone": (
@@ -322,7 +326,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     ),
     "last checkpoint cut": (
         lambda run: cut(checkpoints(run)[-1]),
-        ["Checkpoint epoch-000004.safetensors cannot be"],
+        ["Checkpoint epoch-000004.safetensors is damaged: it cannot be"],
     ),
     "last checkpoint gone": (
         lambda run: (unfinish(run), checkpoints(run)[-1].unlink()),
@@ -544,7 +548,7 @@ def test_the_live_table_shows_every_run(
         StudyFolder(finished / "out"),
         Terminal(),
     )
-    statuses: Mapping[str, Any] = {status.id: status for status in folder.status(study)}
+    statuses = Statuses(folder.status(study))
     view = make_view(screen)
     view.start(study, Path("out"), 2, statuses)
     view.event("failed", "x (attempt 1 of 3): no luck")
@@ -561,7 +565,7 @@ def test_the_time_left_is_the_steps_left_at_the_speed_of_the_task() -> None:
     from cspo.lab.study.state import RunStatus
 
     def status(task: str, state: Any, done: int, speed: float) -> RunStatus:
-        return RunStatus(f"{task}{done}", task, state, done, 10, 1000, 0.0, (), (), speed)
+        return RunStatus(f"{task}-{state}", task, state, done, 10, 1000, 0.0, (), (), speed)
 
     statuses = [
         status("fast", "finished", 10, 100.0),
@@ -570,10 +574,12 @@ def test_the_time_left_is_the_steps_left_at_the_speed_of_the_task() -> None:
         status("slow", "failed", 5, float("nan")),
         status("new", "waiting", 0, float("nan")),  # 1000 / 55 = 18.2 s
     ]
-    assert seconds_left(statuses, 1) == pytest.approx(10 + 50 + 1000 / 55)
-    assert seconds_left(statuses, 2) == pytest.approx(50), "not before the longest run is done"
+    assert Statuses(statuses).seconds_left(1) == pytest.approx(10 + 50 + 1000 / 55)
+    assert Statuses(statuses).seconds_left(2) == pytest.approx(50), (
+        "not before the longest run is done"
+    )
     assert statuses[2].seconds_left == pytest.approx(50)
-    assert seconds_left([statuses[1]], 1) != seconds_left([statuses[1]], 1), "nothing is known yet"
+    assert math.isnan(Statuses([statuses[1]]).seconds_left(1)), "nothing is known yet"
 
 
 def test_slots_are_processes_of_their_own(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from cspo import __version__
-from cspo.errors import CspoError, nearest
+from cspo.errors import CspoError, nearest, told, users_place
 
 # name: (module and function that runs it, what it does)
 COMMANDS = {
@@ -26,32 +30,82 @@ COMMANDS = {
     "doctor": ("cspo.commands.doctor:main", "check this installation"),
 }
 USAGE, INTERRUPTED = 2, 130  # exit codes
+TRACEBACK = "--traceback"  # with any command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    in_full = TRACEBACK in arguments
+    shown, warnings.showwarning = warnings.showwarning, _show_warning
     try:
-        code = _run(arguments)
+        code = _run([word for word in arguments if word != TRACEBACK])
         sys.stdout.flush()
         return code
-    except CspoError as error:
-        print(f"cspo: error: {error}", file=sys.stderr)
-        return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
+    except BaseException as fault:
+        if (explanation := _explain(fault)) is None:
+            raise
+        if in_full and explanation:
+            traceback.print_exception(fault)
+        elif explanation:
+            first, *others = explanation.split("\n")
+            more = f" `{TRACEBACK}` shows all of it." if _has_more(fault) else ""
+            print(f"cspo: error: {first}{more}", *others, sep="\n", file=sys.stderr)
+        return USAGE if explanation else 0
+    finally:
+        warnings.showwarning = shown
+
+
+def _explain(fault: BaseException) -> str | None:
+    """Return what to say of a fault; nothing if it is none, None if this program is to blame."""
+    if isinstance(fault, CspoError):
+        return str(fault)
+    if (place := users_place(fault)) is not None:
+        # Whatever a user's code raises, `sys.exit(0)` say, is a fault: it was not asked to end us.
+        return f"{told(fault)} ({place})."
+    if isinstance(fault, BrokenPipeError):
         # The reader left (`cspo tasks | head -1`): nothing to say, and nothing left to flush at
         # exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as fault:
-        from cspo.envs.tools.opengl import explain_import
+        _mute()
+        return ""
+    if not isinstance(fault, Exception):
+        return None
+    if isinstance(fault, OSError) and fault.strerror:
+        # Of a name too long, say, or of an output that goes to a full disk.
+        if fault.filename is None:
+            _mute()
+            return f"the system refused something: {fault.strerror}."
+        return f"{fault.strerror}: {str(fault.filename)!r:.200}"
+    if isinstance(fault, ValueError) and "null byte" in str(fault):
+        return "the name of a file must not hold a null character."
+    from cspo.envs.tools.opengl import explain_import
 
-        if (explanation := explain_import(fault)) is None:
-            raise
-        print(f"cspo: error: {explanation}", file=sys.stderr)
-        return USAGE
+    return explain_import(fault)
+
+
+def _mute() -> None:
+    """Leave nothing to be flushed at exit, which would fail once more."""
+    with contextlib.suppress(OSError, ValueError):  # of a stream that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _has_more(fault: BaseException) -> bool:
+    """Whether a fault has another behind it, of which only the outcome was told."""
+    cause = fault.__cause__
+    while isinstance(cause, CspoError):
+        cause = cause.__cause__
+    return users_place(fault if cause is None else cause) is not None
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *where: Any, **more: Any
+) -> None:
+    """Print a warning of ours as a line; another one as Python does."""
+    ours = category.__module__.startswith("cspo.")
+    plain = warnings.formatwarning(message, category, *where[:2])
+    sys.stderr.write(f"cspo: warning: {message}\n" if ours else plain)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -86,6 +140,7 @@ def _help() -> str:
             "  cspo train SafetyHopperVelocity-v1 --cost-limit 25 --total-steps 1e6",
             "",
             "`cspo COMMAND --help` explains a command; `cspo --version` prints the version.",
+            f"`{TRACEBACK}`, with any command, shows where an error came from.",
         ]
     )
 

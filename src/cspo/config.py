@@ -12,25 +12,27 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from cspo.algorithms.registry import get_algorithm
+from cspo.algorithms.presets import preset
+from cspo.algorithms.registry import algorithm_names, get_algorithm
 from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings
-from cspo.envs.tasks import native_name, native_tasks
+from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
 from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.optim.settings import UpdateSettings
 from cspo.plugins import load_plugin
 from cspo.policy.settings import PolicySettings
+from cspo.runs.files import read_bytes
+from cspo.runs.plain import parse_toml
 from cspo.runs.settings import FileSettings
 from cspo.settings import (
+    UnknownSettings,
     build,
     check_fields,
     convert,
@@ -39,11 +41,6 @@ from cspo.settings import (
     setting,
     unknown_setting,
 )
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 def _limits(cost_limit: tuple[float, ...]) -> str | None:
@@ -83,6 +80,8 @@ class RunSettings:
 class TrainConfig:
     """Every setting of a run. Those of a group can also be read here: `config.gamma`."""
 
+    folder: ClassVar[Path | None] = None
+    """The run folder they were read from: nothing that they name is imported then."""
     task: str
     """A native task, a Gymnasium id, or `module:factory` of your own environment.
     See `cspo tasks`."""
@@ -182,31 +181,15 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     return rest | {"algorithm": _algorithm_table({"algorithm": given}) | own}
 
 
-def preset(algo: str, task: str, form: Any = None) -> dict[str, Any]:
-    """Return the shipped settings of an algorithm for the family of a task, or nothing.
-
-    A form of the algorithm may have a table of its own.
-    """
-    file = resources.files("cspo.algorithms.presets") / f"{algo.replace('-', '_')}.toml"
-    if not file.is_file():
-        return {}
-    families = tomllib.loads(file.read_text(encoding="utf-8"))
-    return dict(families.get(str(form), families).get(task_family(task), {}))
-
-
-def task_family(task: str) -> str:
-    """Return "velocity", "navigation" or "other"."""
-    name = native_name(task)
-    return next((row.family for row in native_tasks() if row.name == name), "other")
-
-
 def read_toml(path: Path | str) -> dict[str, Any]:
     """Return the contents of a settings file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return parse_toml(read_bytes(Path(path)).decode("utf-8-sig"))  # editors may mark UTF-8
     except OSError as error:
         raise CspoError(f"Cannot read settings file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise CspoError(f"{path} is not valid TOML: it is not a text in UTF-8.") from None
+    except ValueError as error:
         raise CspoError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -214,13 +197,18 @@ def read_settings(path: Path | str) -> dict[str, Any]:
     """Return the settings in a file; the config.toml of a run serves as well."""
     data = read_toml(path)
     data.pop("cspo_version", None)
+    for name in ("task", "algo", "plugin"):
+        if not isinstance(data.get(name, ""), str):
+            raise CspoError(f"{path}: {name} = {data[name]!r:.60} is not a text in quotes.")
     return data
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Return the settings as plain flat data; unset ones are left out, since TOML has no null."""
     plain = {item.name: getattr(config, item.name) for _, item in general_fields()}
-    return _without_none(plain | {"algorithm": _without_none(dataclasses.asdict(config.algorithm))})
+    own = config.algorithm
+    values = own.values if isinstance(own, UnknownSettings) else dataclasses.asdict(own)
+    return _without_none(plain | {"algorithm": _without_none(values)})
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
@@ -231,14 +219,22 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def from_dict(data: dict[str, Any]) -> TrainConfig:
-    """Return validated settings from plain flat data, such as a parsed TOML file."""
+def from_dict(data: dict[str, Any], folder: Path | None = None) -> TrainConfig:
+    """Return validated settings from plain flat data, such as a parsed TOML file.
+
+    Args:
+        data: The settings by their flat names.
+        folder: The run folder they come from, if what they name must not be imported; an algorithm
+            may be unknown then.
+    """
     if "task" not in data:
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
-    data = data | use_plugin(data)
-    own = build(
-        get_algorithm(data.get("algo", "cspo")).Config, _algorithm_table(data), "algorithm."
-    )
+    data = data | (use_plugin(data) if folder is None else {})
+    algo, table = convert(data.get("algo", "cspo"), str, "algo"), _algorithm_table(data)
+    if folder is not None and algo not in algorithm_names():
+        own: Any = UnknownSettings(table)
+    else:
+        own = build(get_algorithm(algo).Config, table, "algorithm.")
     grouped: dict[str | None, dict[str, Any]] = {group: {} for group in (None, *GROUPS)}
     for name, value in data.items():
         if name in _GROUP_OF:
@@ -247,13 +243,15 @@ def from_dict(data: dict[str, Any]) -> TrainConfig:
             raise unknown_setting(name, nearest(name, _GROUP_OF))
     groups = {name: build(kind, grouped[name]) for name, kind in GROUPS.items()}
     config: TrainConfig = build(TrainConfig, grouped[None] | groups | {"algorithm": own})
+    if folder is not None:
+        object.__setattr__(config, "folder", folder)  # frozen, and no setting of its own
     validate(config)
     return config
 
 
 def with_settings(config: TrainConfig, **changes: Any) -> TrainConfig:
     """Return settings with some of them, by their flat names, replaced."""
-    return from_dict(to_dict(config) | changes)
+    return from_dict(to_dict(config) | changes, config.folder)
 
 
 def use_plugin(settings: dict[str, Any]) -> dict[str, str]:
@@ -287,6 +285,8 @@ def validate(config: TrainConfig) -> None:
         )
     if (native := native_name(config.task)) is not None:
         check_native(native, config.environment.cost_terms, config.environment.env_options)
+    if isinstance(config.algorithm, UnknownSettings):
+        return
     algorithm = get_algorithm(config.algo)
     traits = getattr(algorithm, "traits", None)
     if limits > 1 and traits is not None and not traits.several_limits:

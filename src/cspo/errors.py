@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import os
+import sysconfig
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+LONGEST = 300  # characters of a stranger's text in a message
 
 
 class CspoError(Exception):
@@ -40,3 +46,70 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 def flag(name: str) -> str:
     """Return the command-line spelling of a setting."""
     return "--" + name.replace("_", "-")
+
+
+def in_one_line(text: Any) -> str:
+    """Return what a stranger's text, or value, looks like, on one line and not too long.
+
+    An exception without a text that can be had, as an object without a `repr`, is no reason to fail
+    a second time.
+    """
+    try:
+        line = " ".join(str(text).split())
+    except Exception:
+        return f"(a {type(text).__name__} that cannot be shown)"
+    line = "".join(sign if sign.isprintable() else "?" for sign in line)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ..."
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: what it is, where its contents do not fit."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"an array of shape {shape} and type {getattr(value, 'dtype', None)}"
+    try:
+        line = in_one_line(repr(value))
+    except Exception:
+        return f"a {type(value).__name__}"
+    return line if len(line) <= 60 else f"a {type(value).__name__}: {line[:56]} ..."
+
+
+def told(fault: BaseException) -> str:
+    """Return what an exception says, with its kind, on one line."""
+    name, text = type(fault).__name__, in_one_line(fault)
+    return f"{name}: {text}" if text else name
+
+
+def users_place(fault: BaseException) -> str | None:
+    """Return "FILE, line N" of the innermost line of a user's own that an exception came through.
+
+    That is neither a line of this package nor one of Python's library or of an installed package;
+    None if there is no such line.
+    """
+    own = [place for place in places(fault) if _is_users(place[0])]
+    return None if not own else f"{own[-1][0]}, line {own[-1][1]}"
+
+
+def places(fault: BaseException) -> Iterator[tuple[str, int]]:
+    """Yield file and line of all that an exception came through, the innermost last."""
+    trace = fault.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(fault, SyntaxError) and fault.filename and fault.lineno:
+        yield fault.filename, fault.lineno
+
+
+def _is_users(file: str) -> bool:
+    path = os.path.abspath(file)
+    packaged = {"site-packages", "dist-packages"} & set(path.split(os.sep))
+    return not (file.startswith("<") or packaged or path.startswith(_installed()))
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[str, ...]:
+    """Return the folders of this package, of Python's library and of installed packages."""
+    known = sysconfig.get_paths()
+    listed = [known[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders = {os.path.dirname(os.path.abspath(__file__)), *listed}
+    return tuple(folder + os.sep for folder in {*folders, *map(os.path.realpath, folders)})

@@ -5,18 +5,17 @@ A plugin is a Python file, or the name of a module that can be imported from her
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import sys
-import traceback
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cspo.algorithms.registry import registered_by
-from cspo.errors import CspoError
+from cspo.envs.modules import import_named, place_of
+from cspo.errors import CspoError, places, told, users_place
 
 
 class MissingPlugin(CspoError):
@@ -25,10 +24,10 @@ class MissingPlugin(CspoError):
 
 def load_plugin(name: str) -> str:
     """Load a plugin, once per process, and return the name by which it is found from any folder."""
-    if name.endswith(".py") or os.sep in name:
-        path = Path(name).expanduser().resolve()
+    if is_file_name(name):
+        path = _path(name)
         if not path.is_file():
-            raise MissingPlugin(f"There is no plugin file {name}.")
+            raise MissingPlugin(missing(name))
         # The path is part of the name, so that two files called alike can be loaded side by side.
         module_name = f"cspo_plugin_{path.stem}_{zlib.crc32(str(path).encode()):08x}"
         if module_name not in sys.modules:
@@ -44,6 +43,30 @@ def load_plugin(name: str) -> str:
             f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.'
         )
     return found
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a plugin is named as a file, and not as a module."""
+    return name.endswith(".py") or os.sep in name
+
+
+def missing(name: str) -> str:
+    """Return the sentence about a plugin that is not there."""
+    if is_file_name(name):
+        return f"There is no plugin file {name}."
+    return f"There is no plugin module {name!r} here or installed; a file is given as FILE.py."
+
+
+def _path(name: str) -> Path:
+    return Path(name).expanduser().resolve()
+
+
+def plugin_place(name: str) -> str | None:
+    """Return where a plugin would be loaded from, or None if it is not there; runs nothing."""
+    if is_file_name(name):
+        return str(_path(name)) if _path(name).is_file() else None
+    place = place_of(name)
+    return None if place is None else place.path
 
 
 def _run_file(path: Path, module_name: str) -> None:
@@ -62,17 +85,12 @@ def _run_file(path: Path, module_name: str) -> None:
 
 
 def _import_module(name: str) -> None:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)  # as `python` itself does
     try:
-        importlib.import_module(name)
+        import_named(name, name)
     except ModuleNotFoundError as fault:
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
             raise  # the module is there; something it imports is not
-        raise MissingPlugin(
-            f"There is no plugin module {name!r} here or installed; a file is given as FILE.py."
-        ) from None
+        raise MissingPlugin(missing(name)) from None
 
 
 @contextmanager
@@ -80,7 +98,7 @@ def _explained(name: str) -> Iterator[None]:
     """Turn what goes wrong in a user's file into a line that says where."""
     try:
         yield
-    except MissingPlugin:
+    except (MissingPlugin, KeyboardInterrupt):
         raise
     except CspoError as fault:
         raise CspoError(f"Plugin {name}: {fault}") from fault
@@ -88,10 +106,9 @@ def _explained(name: str) -> Iterator[None]:
         raise CspoError(
             f"Plugin {name} cannot be read: {fault.filename}, line {fault.lineno}: {fault.msg}."
         ) from fault
-    except Exception as fault:
+    except BaseException as fault:  # `sys.exit(0)` in a plugin is no success of ours
         if getattr(fault, "name", None) == "torch":
             raise CspoError(f"Plugin {name} needs PyTorch: pip install 'cspo[torch]'") from fault
-        place = traceback.extract_tb(fault.__traceback__)[-1]
-        where = f"{place.filename}, line {place.lineno}"
-        what = f"{type(fault).__name__}: {fault} ({where})"
-        raise CspoError(f"Plugin {name} failed: {what}.") from fault
+        file, line = list(places(fault))[-1]
+        where = users_place(fault) or f"{file}, line {line}"
+        raise CspoError(f"Plugin {name} failed: {told(fault)} ({where}).") from fault

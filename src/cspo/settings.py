@@ -9,22 +9,22 @@ The command line, TOML files, Python keywords and the help are derived from that
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
+import functools
 import inspect
 import math
-import sys
+import os
 import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 
 from cspo.errors import CspoError, UnknownSetting, flag, nearest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from cspo.runs.plain import WIDEST, parse_toml
 
 # Returns what is wrong with a value, "must be positive" say, or None.
 Check = Callable[[Any], str | None]
@@ -43,6 +43,13 @@ def setting(default: Any, check: Check | None = None, *, changes_results: bool =
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, hash=False, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class UnknownSettings:
+    """Settings of an algorithm that is not known here, as the data they are."""
+
+    values: dict[str, Any] = dataclasses.field(hash=False)
 
 
 def positive(value: float | None) -> str | None:
@@ -76,6 +83,41 @@ def memory(value: float) -> str | None:
     return None if 0.0 <= value < 1.0 else "must be at least 0 and less than 1"
 
 
+def check_memory(what: str, parts: dict[str, int]) -> None:
+    """Refuse what does not fit into the memory of this machine, before anything is allocated.
+
+    Args:
+        what: What would take it.
+        parts: Bytes, at least, of its parts; each is called by the setting that decides it.
+    """
+    needed, there = sum(parts.values()), machine_memory()
+    if needed > there:
+        too_large = [name for name in parts if parts[name] > there]
+        lower = " and ".join(too_large or [max(parts, key=lambda name: parts[name])])
+        takes = f"{what} would take at least {in_bytes(needed)} of memory"
+        raise CspoError(f"{takes}, and this machine has {in_bytes(there)}: lower {lower}.")
+
+
+@functools.cache
+def machine_memory() -> int:
+    """Return the bytes of memory that this process could have at most."""
+    limits = [2**47]  # more than any process can address
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows does not tell
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of a container
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")))
+    return min(limits)
+
+
+def in_bytes(count: int) -> str:
+    """Return a number of bytes as people read it, however large."""
+    for power, unit in enumerate(("bytes", "kB", "MB", "GB", "TB", "PB")):
+        if count < 1000 ** (power + 1):
+            return f"{count / 1000**power:.3g} {unit}"
+    return f"{Decimal(count):.1e} bytes"
+
+
 def check_fields(settings: Any) -> None:
     """Refuse the first value in a group that its check does not accept."""
     for item in dataclasses.fields(settings):
@@ -106,6 +148,17 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
     """Return `value` as the type `hint` asks for, or refuse it in words."""
+    # Sizes of layers, a tuple, may be larger: they are refused with the memory they would take.
+    return _fitting(_convert(value, hint, name), name)
+
+
+def _fitting(value: Any, name: str) -> Any:
+    if type(value) is int and not -WIDEST <= value < WIDEST:
+        raise CspoError(f"Setting {name} is a whole number that does not fit into 64 bits.")
+    return value
+
+
+def _convert(value: Any, hint: Any, name: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
@@ -119,13 +172,13 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         return value
     if origin is tuple:
         items = value if isinstance(value, list | tuple) else [value]
-        return tuple(convert(item, arguments[0], name) for item in items)
+        return tuple(_convert(item, arguments[0], name) for item in items)
     if origin is dict:
         return _table(value, name)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
-        return int(value)
+        value = int(value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(_fitting(value, name))
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     raise CspoError(f"Setting {name} = {value!r} is not {_WORDS[hint]}.")
@@ -168,7 +221,9 @@ def parse_text(text: str, hint: Any, name: str) -> Any:
             raise CspoError(f"{flag(name)} {text}: {nearest(text, arguments)}")
         return text
     if origin is tuple:
-        items = text.strip("()[]").split(",")
+        bare = text.strip()
+        within = bare[1:-1] if bare[:1] + bare[-1:] in ("()", "[]") else bare
+        items = within.split(",")
         return tuple(parse_text(item.strip(), arguments[0], name) for item in items)
     if origin is dict:
         return _parse_table(text, name)
@@ -186,10 +241,12 @@ def parse_text(text: str, hint: Any, name: str) -> Any:
 
 
 def _parse_table(text: str, name: str) -> dict[str, Any]:
+    end = "the end"  # a key that is there only if the text does not close the table before
     try:
-        table: dict[str, Any] = tomllib.loads(f"table = {{{text}}}")["table"]
+        table: dict[str, Any] = parse_toml(f'table = {{{text}, "{end}" = 0}}')["table"]
+        del table[end]
         return table
-    except tomllib.TOMLDecodeError:
+    except (ValueError, KeyError):
         raise CspoError(
             f"{flag(name)} {text}: write key=value,key=value with text in quotes, as "
             f"""{flag(name)} 'speed=2,mode="fast"'."""

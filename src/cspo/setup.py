@@ -12,10 +12,13 @@ from cspo.algorithms.learner import Learner
 from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
 from cspo.envs.make import is_batch_env
+from cspo.envs.modules import names_code
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
+from cspo.policy.networks import parameter_count
 from cspo.policy.policy import Policy
+from cspo.settings import check_memory
 from cspo.streams import stream
 from cspo.types import ExtraStreamRule, FloatArray, Rollout
 
@@ -39,21 +42,59 @@ def environment_for(config: TrainConfig, env: Any) -> Any:
             f"This run was trained on the Python object {config.task}, which a run folder cannot "
             "hold: pass it again as env=, from Python."
         )
-    return config.task if env is None else env
+    if env is not None:
+        return env
+    if config.folder is not None and names_code(config.task, config.environment.env_options):
+        raise CspoError(
+            f"The settings read from {config.folder} import nothing by themselves: pass env=, or "
+            "trust=True to cspo.evaluate, cspo.record or cspo.resume (see SECURITY.md)."
+        )
+    return config.task
 
 
 def make_environment(
-    config: TrainConfig, env: Any, cost_fn: Any, num_envs: int | None = None
+    config: TrainConfig,
+    env: Any,
+    cost_fn: Any,
+    num_envs: int | None = None,
+    env_options: dict[str, Any] | None = None,
 ) -> BatchEnv:
-    """Return copies of a run's environment; as many as it trains on, or `num_envs`."""
+    """Return copies of a run's environment; as many as it trains on, or `num_envs`.
+
+    `env_options` take the place of those in the settings.
+    """
+    named = environment_for(config, env)
+    if num_envs is None:  # for training, of which the sizes are not known yet: the smallest
+        check_training_memory(config)
     return make_batch(
-        environment_for(config, env),
+        named,
         config.run.num_envs if num_envs is None else num_envs,
         config.run.resolved_threads,
         cost_fn,
         config.environment.cost_terms,
-        config.environment.env_options,
+        config.environment.env_options if env_options is None else env_options,
     )
+
+
+def check_training_memory(config: TrainConfig) -> None:
+    """Refuse settings that cannot fit into memory whatever the sizes of the environment are."""
+    check_memory("Training with these settings", training_bytes(config, 1, 1))
+
+
+def training_bytes(config: TrainConfig, observation_size: int, action_size: int) -> dict[str, int]:
+    """Return the bytes that training takes at least, by the setting that decides them."""
+    num_costs, hidden = len(config.cost_limit), config.policy.hidden_sizes
+    layers = [(observation_size, *hidden, size) for size in (action_size, *[1] * (1 + num_costs))]
+    parameters = sum(map(parameter_count, layers))
+    row = sum(sizes[0] + sum(sizes[1:]) + 2 * max(sizes[1:]) for sizes in layers)
+    # Observation, noise, action and mean in float32; reward and costs in float64, advantages and
+    # targets in float32; two flags.
+    sample = 4 * observation_size + 12 * action_size + 20 + 16 * num_costs
+    return {
+        "--hidden-sizes": 16 * parameters,  # with their gradient and Adam's two moments
+        "--steps-per-epoch": config.run.steps_per_epoch * sample,
+        "--minibatch-size": config.update.minibatch_size * 4 * row,
+    }
 
 
 def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
@@ -103,11 +144,17 @@ def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
             )
 
 
-def build_policy(config: TrainConfig, env: Any) -> Policy:
-    """Return the untrained policy of a run; `env` has the sizes, an environment or its facts."""
+def build_policy(config: TrainConfig, env: Any, extra_critics: int | None = None) -> Policy:
+    """Return the untrained policy of a run; `env` has the sizes, an environment or its facts.
+
+    How many extra critics there are is asked of the algorithm, unless it is told.
+    """
     num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
-    extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
+    if extra_critics is None:
+        extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
     sizes = env.observation_size, env.action_size, num_costs
+    networks = training_bytes(config, *sizes[:2])["--hidden-sizes"] // 2  # without the moments
+    check_memory("The networks", {"--hidden-sizes": networks})
     return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)
 
 
@@ -115,6 +162,8 @@ def build_learner(
     config: TrainConfig, policy: Policy, rng: np.random.Generator
 ) -> MinibatchLearner:
     """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
+    sizes = policy.actor.mlp.sizes
+    check_memory("Training with these settings", training_bytes(config, sizes[0], sizes[-1]))
     return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
 
 

@@ -11,10 +11,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class Remembers:
-    """Something whose state is some of its attributes: arrays, numbers, or parts with a state.
-
-    A saved state may lack a name, as one of an earlier version does: that one stays as it began.
-    """
+    """Something whose state is some of its attributes: arrays, numbers, or parts with a state."""
 
     remembered: ClassVar[tuple[str, ...]]
 
@@ -28,8 +25,8 @@ class Remembers:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""
-        for name, value in state.items():
-            if isinstance(value, dict):
+        for name in self.remembered:
+            if isinstance(value := state[name], dict):
                 getattr(self, name).load_state_dict(value)
             else:
                 setattr(self, name, np.array(value))
@@ -51,12 +48,28 @@ def _split(value: Any, path: str, arrays: Arrays) -> Any:
 
 
 def join(plain: Any, arrays: Arrays) -> Any:
-    """Return the state that `split` took apart."""
+    """Return the state that `split` took apart.
+
+    Raises:
+        ValueError: If it names an array that there is not, or does not name one that there is.
+    """
+    left = dict(arrays)
+    state = _join(plain, left)
+    if left:
+        raise ValueError(f"its state does not name the array {min(left)!r}")
+    return state
+
+
+def _join(plain: Any, left: Arrays) -> Any:
     if not isinstance(plain, dict):
         return plain
     if len(plain) == 1 and (kind := next(iter(plain))) in ("array", "tensor"):
-        return arrays[plain[kind]]  # "tensor" is what checkpoints of version 0.1 say
-    return {key: join(item, arrays) for key, item in plain.items()}
+        path = plain[kind]  # "tensor" is what checkpoints of version 0.1 say
+        if isinstance(path, str):
+            if path not in left:
+                raise ValueError(f"its state names the array {path!r}, which it does not hold")
+            return left.pop(path)
+    return {key: _join(item, left) for key, item in plain.items()}
 
 
 def digest(arrays: Arrays, text: str = "") -> str:

@@ -103,7 +103,7 @@ class Trainer:
         self.epoch = int(saved["epoch"])
         self.set_cost_limit(*saved["cost_limit"])
         for name in PARTS:
-            getattr(self, name).load_state_dict(saved.get(name, {}))
+            getattr(self, name).load_state_dict(saved[name])
         self.env.set_random_state(saved["env"])
 
     def parameter_hash(self) -> str:

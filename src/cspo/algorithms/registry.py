@@ -96,7 +96,7 @@ def register(name: str) -> Callable[[type[AlgorithmType]], type[AlgorithmType]]:
     """
 
     def add(cls: type[AlgorithmType]) -> type[AlgorithmType]:
-        if not _is_built_in(cls):
+        if not is_built_in(cls):
             _check(name, cls)
         _registry[name] = cls
         return cls
@@ -104,14 +104,15 @@ def register(name: str) -> Callable[[type[AlgorithmType]], type[AlgorithmType]]:
     return add
 
 
-def _is_built_in(cls: type) -> bool:
+def is_built_in(cls: type) -> bool:
+    """Whether an algorithm is one of this package."""
     return cls.__module__.startswith(f"{__package__}.")
 
 
 def _check(name: str, cls: Any) -> None:
     """Refuse a user's class that could not be used, or a name that is not free or no name."""
     _load_built_in()
-    if name in _registry and _is_built_in(_registry[name]):
+    if name in _registry and is_built_in(_registry[name]):
         raise CspoError(
             f"{name!r} is the name of a built-in algorithm: register {cls.__name__} under another "
             "one."

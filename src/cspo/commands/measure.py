@@ -11,7 +11,7 @@ import tyro
 
 from cspo.commands.options import HELP, FileOption, TaskArgument, parse, show
 from cspo.errors import CspoError, nearest
-from cspo.settings import positive, positive_or_infinite, setting
+from cspo.settings import positive, setting
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class BenchEnvOptions:
     """Parallel environments."""
     threads: int = 0
     """Threads; 0 means one per core."""
-    seconds: float = setting(5.0, positive_or_infinite)
+    seconds: float = setting(5.0, positive)
     """How long to measure."""
     json: bool = False
     """Print one JSON object."""

@@ -103,8 +103,10 @@ def _measure(path: Path, options: MetricsOptions) -> _Measured:
     if (folder / "config.toml").is_file():
         settings = read_settings(folder / "config.toml")
         task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
-        variant = variant_of(folder, settings) if isinstance(seed, int) else ""
-        return _Measured(str(path), task, algo, variant, seed, fingerprint(settings), found)
+        task, algo = (None if name is None else str(name) for name in (task, algo))
+        number = seed if isinstance(seed, int) else None
+        variant = "" if number is None else variant_of(folder, settings)
+        return _Measured(str(path), task, algo, variant, number, fingerprint(settings), found)
     if (parts := parts_of(path.stem)) is not None:  # such as TASK-ALGO-seed0.csv
         return _Measured(str(path), *parts, kind=" ".join(parts[:3]), recovery=found)
     return _Measured(str(path), None, None, "", None, "", found)
@@ -151,8 +153,9 @@ def _split(runs: Group) -> dict[str, SplitPart]:
 
 
 def _print_table(measured: Sequence[_Measured], groups: Sequence[Group], skip: float) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from cspo.runs.terminal import Terminal
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", overflow="fold")
@@ -164,9 +167,9 @@ def _print_table(measured: Sequence[_Measured], groups: Sequence[Group], skip: f
         table.add_row()
     for runs in groups:
         table.add_row(f"{_label(runs)}, {len(runs)} runs", *_cells(runs))
-    console = Console(highlight=False, markup=False)
+    console = Terminal(highlight=False, markup=False)
     if not console.is_terminal:  # a file or a pipe has no width: nothing is folded
-        console = Console(highlight=False, markup=False, width=10_000)
+        console = Terminal(highlight=False, markup=False, width=10_000)
     console.print(table)
     print("\n" + NOTES.format(skip=100 * skip))
     if groups:

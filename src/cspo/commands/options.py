@@ -19,10 +19,14 @@ from tyro.constructors import PrimitiveConstructorSpec
 from cspo.errors import CspoError, flag, nearest
 from cspo.settings import check_fields, explanations, parse_text, written
 
+if typing.TYPE_CHECKING:
+    from cspo.config import TrainConfig
+
 Options = TypeVar("Options")
 TaskArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
 RunArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 FileOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
+TaskOption = Annotated[str | None, tyro.conf.arg(metavar="TASK", help_behavior_hint="")]
 HELP = ("-h", "--help")
 
 
@@ -37,6 +41,7 @@ def parse(
         arguments: What was typed after it.
         values: Options that take the place of the defaults.
     """
+    refuse_empty(arguments)
     refused = io.StringIO()
     try:
         # tyro draws boxes around errors: they are caught here and said again in one line.
@@ -57,6 +62,22 @@ def parse(
     options = command(**vars(read))
     check_fields(options)
     return options
+
+
+def refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse a value without a character: often a variable of a script that was never set."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        option, equals, value = word.partition("=")
+        is_option = word.startswith("--")
+        if not word.strip() or (is_option and equals and not value.strip()):
+            where = option if is_option else before if before.startswith("--") else "an argument"
+            raise CspoError(f"{where} is empty: give it a value, or leave it out.")
+
+
+def same_task(run: str, config: TrainConfig, task: str | None) -> None:
+    """Refuse `--task` if it is not what the run was trained on."""
+    if task is not None and task != config.task:
+        raise CspoError(f"{run} was trained on {config.task}, and not on --task {task}.")
 
 
 def _readable(group: Any, values: Any) -> Any:

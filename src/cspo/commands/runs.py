@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cspo.commands.options import FileOption, RunArgument, parse, show
+from cspo.commands.options import (
+    FileOption,
+    RunArgument,
+    TaskOption,
+    parse,
+    same_task,
+    show,
+)
 from cspo.errors import CspoError
 from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
@@ -32,8 +39,12 @@ class EvalOptions:
     """Episodes of each kind."""
     seed: int | None = None
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
+    task: TaskOption = None
+    """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    trust: bool = False
+    """Import the code that the run names, also if you did not train it here."""
     plugin: FileOption = None
-    """Python file, or module, with the run's algorithm, if it is not where it was."""
+    """Python file, or module, with the run's algorithm; measuring does not need it."""
     json: bool = False
     """Print a JSON list of rows."""
     video: str | None = None
@@ -67,23 +78,25 @@ def evaluate(arguments: Sequence[str]) -> int:
 
         check_video(options.video, options.video_episodes, options.width, options.height)
     policy = load(options.run, plugin=options.plugin)
-    rows = measure(policy, options.episodes, seed=options.seed)
+    same_task(options.run, policy.config, options.task)
+    agreed: Any = {"env": options.task, "trust": options.trust}
+    rows = measure(policy, options.episodes, seed=options.seed, **agreed)
     plain = [without_nan(dataclasses.asdict(row)) for row in rows]
     # Out of the door before anything is drawn: a graphics driver may take the process with it.
     show(options.json, plain, lambda: format_rows(rows))
     if options.video is not None:
-        _film(options, policy)
+        _film(options, policy, agreed)
     return 0
 
 
-def _film(options: EvalOptions, policy: TrainedPolicy) -> None:
+def _film(options: EvalOptions, policy: TrainedPolicy, agreed: dict[str, Any]) -> None:
     """Write the video of `cspo eval`, and say so on standard error: --json stays JSON."""
     from cspo.use.record import record
 
     assert options.video is not None
     print(f"filming to {options.video} ...", file=sys.stderr)
     try:
-        size: Any = {"width": options.width, "height": options.height}
+        size: Any = {"width": options.width, "height": options.height, **agreed}
         camera, seed, episodes = options.camera, options.seed, options.video_episodes
         film = record(policy, options.video, episodes, camera=camera, seed=seed, **size)
     except CspoError as fault:

@@ -164,25 +164,26 @@ def _folder(place: str) -> Path:
 def status(options: StatusOptions) -> int:
     """Run `cspo study status`."""
     from cspo.lab.study.state import StudyFolder
-    from cspo.lab.study.view import PLAIN_WIDTH, seconds_left, table
+    from cspo.lab.study.view import PLAIN_WIDTH, Statuses, table
 
     folder = StudyFolder(_folder(options.folder))
     study = folder.read()
-    going, statuses = folder.is_running(), folder.status(study)
+    going, found = folder.is_running(), Statuses(folder.status(study))
+    statuses = list(found.values())
     slots = sum(one.state == "running" for one in statuses)
     if options.json:
         runs = [asdict(one) | {"seconds_left": one.seconds_left} for one in statuses]
-        left = seconds_left(statuses, slots)
+        left = found.seconds_left(slots)
         data = {"name": study.name, "is_running": going, "seconds_left": left, "runs": runs}
         print(json.dumps(without_nan(data)))
         return 0
-    from rich.console import Console
+    from cspo.runs.terminal import Terminal
 
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     if not console.is_terminal:
         console.width = PLAIN_WIDTH
     console.print(f"study {study.name}: {'running' if going else 'not running'}", markup=False)
-    console.print(table(statuses, slots, console.width, len(statuses)))
+    console.print(table(found, slots, console.width, len(found)))
     for one in statuses:
         if one.error:
             console.print(f"failed  {one.id}: {one.error}", markup=False, soft_wrap=True)

@@ -10,12 +10,22 @@ from typing import Annotated
 import tyro
 
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.commands.options import HELP, FileOption, TaskArgument, option_names, parse
+from cspo.commands.options import (
+    HELP,
+    FileOption,
+    TaskArgument,
+    TaskOption,
+    option_names,
+    parse,
+    refuse_empty,
+    same_task,
+)
 from cspo.config import TrainConfig, from_dict, make_config, read_settings, to_dict, use_plugin
 from cspo.envs.tasks import check_task_name
-from cspo.errors import CspoError
+from cspo.errors import CspoError, flag
 
 ANY_TASK = "any"  # stands in for a task while only the options are asked for
+SIZES = ("total_steps", "steps_per_epoch", "num_envs")
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,10 @@ class ResumeOptions:
     """The run's folder."""
     total_steps: int | None = None
     """New length of the whole run."""
+    task: TaskOption = None
+    """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    trust: bool = False
+    """Import the code that the run names, its task or plugin, also if you did not start it here."""
     plugin: FileOption = None
     """File or module with the run's algorithm, if it is not where it was."""
     threads: int | None = None
@@ -78,16 +92,21 @@ def _resume(arguments: Sequence[str]) -> int:
                 "--total-steps and --threads can change."
             )
     options = parse(ResumeOptions, "train", arguments)
+    from cspo.runs.folder import load_config
     from cspo.runs.session import resume
+
+    if options.task is not None:
+        same_task(options.resume, load_config(options.resume), options.task)
 
     changes = {name: getattr(options, name) for name in ("total_steps", "threads", "plugin")}
     given = {name: value for name, value in changes.items() if value is not None}
-    resume(options.resume, quiet=options.quiet, **given)
+    resume(options.resume, env=options.task, trust=options.trust, quiet=options.quiet, **given)
     return 0
 
 
 def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, bool]:
     """Return the settings, the run folder and whether to be quiet, from what was typed."""
+    refuse_empty(arguments)
     words = [word for word in arguments if word not in HELP]
     file = _value_of("--config", words)
     named = {} if file is None else read_settings(file)
@@ -98,7 +117,10 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     typed = parse(kind, "train", words)
     task = typed.task or named.get("task") or ""
     form = {} if _value_of("--form", words) is None else {"form": typed.algorithm.form}
-    base = vars(make_config(task or ANY_TASK, algo, file, **form)) | {"task": task}
+    sizes = {  # those that are compared with each other: one may be typed, the other in the file
+        name: getattr(typed, name) for name in SIZES if _value_of(flag(name), words) is not None
+    }
+    base = vars(make_config(task or ANY_TASK, algo, file, **form, **sizes)) | {"task": task}
     options = parse(kind, "train", arguments, kind(**base))
     if not task:
         raise CspoError(

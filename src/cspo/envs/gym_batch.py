@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_actions, check_copies
-from cspo.errors import CspoError, EnvironmentFault, nearest
+from cspo.envs.foreign import (
+    FLAGS,
+    NUMBERS,
+    REAL_KINDS,
+    ForeignCall,
+    WrongAnswer,
+    array_of,
+    close_all,
+    number,
+    numbers,
+    truth,
+)
+from cspo.envs.gym_facts import (
+    box_spaces,
+    name_of,
+    name_of_factory,
+    names_of_costs,
+    numbered_costs,
+    random_state_of,
+    set_random_state_of,
+    time_limit_of,
+)
+from cspo.errors import CspoError, nearest, shown
+from cspo.settings import check_memory
+
+COPY_BYTES = 1_000  # what an environment takes at least
 
 # (observation, action, next observation, info) -> cost
 CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
@@ -50,15 +74,22 @@ class GymBatchEnv(BatchEnv):
         cost_terms: Sequence[str] = (),
     ) -> None:
         """Make or take the environments and learn their sizes."""
+        check_memory(f"{num_envs} environments", {"--num-envs": num_envs * COPY_BYTES})
         self.owns = callable(environments)
-        if callable(environments):
-            environments = [environments() for _ in range(num_envs)]
-        self.envs = list(environments)
-        self.name = name or name_of(self.envs[0])
         self.num_envs, self.cost_fn, self.clip_actions = num_envs, cost_fn, clip_actions
         self.cost_terms = tuple(cost_terms)
+        self.envs: list[Any] = [] if callable(environments) else list(environments)
+        self.name = name or name_of_factory(environments)
         try:
-            self._learn_sizes()
+            if callable(environments):
+                with self._calling("construction", environments) as call:
+                    for call.copy in range(num_envs):
+                        self.envs.append(environments())
+            with self._calling("the description"):
+                self.name = name or name_of(self.envs[0])
+                # Made once: they are entered in every step.
+                self._resetting, self._stepping = self._calling("reset()"), self._calling("step()")
+                self._learn_sizes()
         except BaseException:
             self.close()
             raise
@@ -68,7 +99,7 @@ class GymBatchEnv(BatchEnv):
         if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
             needed = f"{num_envs} different environments of {self.name} are needed"
             raise CspoError(f"{needed}: make a new one each time.")
-        self._observation_space, self._action_space = _box_spaces(self.envs[0], self.name)
+        self._observation_space, self._action_space = box_spaces(self.envs[0], self.name)
         self.observation_size = int(np.prod(self._observation_space.shape))
         self.action_size = int(np.prod(self._action_space.shape))
         self.action_low = self._action_space.low.reshape(-1).astype(np.float64)
@@ -79,13 +110,15 @@ class GymBatchEnv(BatchEnv):
         self._result = StepResult.zeros(num_envs, self.observation_size, 1)
         declared = None if self.cost_terms else names_of_costs(self.envs[0])
         self.cost_names = declared or self._probe_costs()
+        self._one_cost = len(self.cost_names) == 1
         self._result = StepResult.zeros(num_envs, self.observation_size, len(self.cost_names))
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; environment i is seeded with `seed + i`, or goes on if None."""
-        for i in range(self.num_envs):
-            self._reset_one(i, None if seed is None else int(seed) + i)
-        self._demand_finite(self._result.observation, "a non-finite observation at reset")
+        with self._resetting as call:
+            for i in range(self.num_envs):
+                self._reset_one(i, None if seed is None else int(seed) + i, call)
+            self._demand_finite(self._result.observation, "a non-finite observation", call)
         return self._result.observation
 
     def step(self, actions: FloatArray) -> StepResult:
@@ -95,77 +128,104 @@ class GymBatchEnv(BatchEnv):
         if self.clip_actions:
             actions = np.clip(actions, self.action_low, self.action_high)
         self._elapsed += 1
-        for i in range(self.num_envs):
-            cost, reward, terminated, truncated = self._step_one(i, actions[i])
-            if cost.size != result.cost.shape[1]:
-                expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
-                self._fault(f"gave {cost.size} costs instead of {expected}.")
-            result.cost[i] = cost
-            result.reward[i] = reward
-            result.terminated[i] = terminated
-            result.truncated[i] = truncated and not terminated
-        self._demand_finite(result.observation, "a non-finite observation")
-        self._demand_finite(result.reward, "a non-finite reward")
-        self._demand_finite(result.cost, "a non-finite cost")
+        with self._stepping as call:
+            for i in range(self.num_envs):
+                call.copy = i
+                observation, reward, cost, terminated, truncated = self._step_one(i, actions[i])
+                self._keep(i, observation)
+                if self._one_cost and type(cost) in NUMBERS:
+                    result.cost[i, 0] = cost
+                else:
+                    result.cost[i] = self._costs(cost)
+                known = type(reward) in NUMBERS
+                result.reward[i] = reward if known else number(reward, "a reward")
+                if type(terminated) not in FLAGS:
+                    terminated = truth(terminated, "terminated")
+                if type(truncated) not in FLAGS:
+                    truncated = truth(truncated, "truncated")
+                result.terminated[i] = terminated
+                result.truncated[i] = truncated and not terminated
+            self._demand_finite(result.observation, "a non-finite observation", call)
+            self._demand_finite(result.reward, "a non-finite reward", call)
+            self._demand_finite(result.cost, "a non-finite cost", call)
         ended = np.flatnonzero(result.terminated | result.truncated)
         if ended.size:
             result.final_observation[ended] = result.observation[ended]
-            for i in ended.tolist():
-                self._reset_one(i, None)
-            self._demand_finite(result.observation, "a non-finite observation at reset")
+            with self._resetting as call:
+                for i in ended.tolist():
+                    self._reset_one(i, None, call)
+                self._demand_finite(result.observation, "a non-finite observation", call)
         return result
 
     def random_state(self) -> dict[str, Any]:
         """Return what is random in each environment; null where nothing can be saved."""
-        return {"generators": [_random_state(env) for env in self.envs]}
+        states = []
+        with self._calling("random_state()") as call:
+            for call.copy, env in enumerate(self.envs):
+                states.append(random_state_of(env))
+        return {"generators": states}
 
     def set_random_state(self, state: dict[str, Any]) -> None:
         """Put back what `random_state` returned; an environment saved as null is left alone."""
         saved = check_copies(state["generators"], self.num_envs)
-        for env, one in zip(self.envs, saved, strict=True):
-            if one is not None:
-                _set_random_state(env, one)
+        with self._calling("set_random_state()") as call:
+            for call.copy, env in enumerate(self.envs):
+                if saved[call.copy] is not None:
+                    set_random_state_of(env, saved[call.copy])
 
     def close(self) -> None:
         """Close the environments made here; a user's own stay open."""
         if self.owns:
-            for env in self.envs:
-                env.close()
+            close_all(self.envs, f"the environment {self.name}")
 
-    def _reset_one(self, index: int, seed: int | None) -> None:
+    def _calling(self, call: str, code: Any = None) -> ForeignCall:
+        """Return what surrounds calls of the environments; its `copy` is the one that is asked."""
+        return ForeignCall(call, f"the environment {self.name}", code or self.envs)
+
+    def _reset_one(self, index: int, seed: int | None, call: ForeignCall) -> None:
+        call.copy = index
         answer = self.envs[index].reset(seed=seed)
         if not isinstance(answer, tuple) or len(answer) != 2:
-            raise EnvironmentFault(f"reset() of {self.name} must return (observation, info).")
+            raise WrongAnswer(f"must return (observation, info), not {shown(answer)}")
         self._elapsed[index] = 0
         self._keep(index, answer[0])
 
-    def _step_one(self, index: int, action: FloatArray) -> tuple[FloatArray, float, bool, bool]:
-        """Step one environment; its observation goes into the result, its cost (K,) comes back."""
+    def _step_one(self, index: int, action: FloatArray) -> tuple[Any, Any, Any, Any, Any]:
+        """Step one environment; return observation, reward, cost and the flags as they came."""
         space = self._action_space
         shaped = action.astype(space.dtype).reshape(space.shape)
         before = self._raw[index]
         answer = self.envs[index].step(shaped)
-        observation, reward, cost, terminated, truncated, info = split_step(answer, self.name)
+        observation, reward, cost, terminated, truncated, info = split_step(answer)
         if self.cost_fn is not None:
-            cost = self.cost_fn(before, shaped, observation, info)
+            with ForeignCall("cost_fn", self._stepping.owner, self.cost_fn, index):
+                cost = self.cost_fn(before, shaped, observation, info)
         elif self.cost_terms:
-            cost = named_costs(info, self.cost_terms, f"the environment {self.name}")
+            cost = named_costs(info, self.cost_terms)
         if cost is None:
-            raise CspoError(
-                f"the environment {self.name} gives no cost: return info['cost'], or pass "
-                "cost_fn=function(observation, action, next_observation, info)."
+            raise WrongAnswer(
+                "gives no cost: return info['cost'], or pass "
+                "cost_fn=function(observation, action, next_observation, info)"
             )
-        self._keep(index, observation)
-        costs: FloatArray = np.asarray(cost, np.float64).reshape(-1)
-        return costs, float(reward), bool(terminated), bool(truncated)
+        return observation, reward, cost, terminated, truncated
+
+    def _costs(self, cost: Any) -> FloatArray:
+        """Return the costs (K,) of a step, or refuse another number of them."""
+        costs: FloatArray = numbers(cost, "a cost")
+        if costs.size != len(self.cost_names):
+            expected = f"{len(self.cost_names)} ({', '.join(self.cost_names)})"
+            raise WrongAnswer(f"gave {costs.size} costs instead of {expected}")
+        return costs
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
-        flat = np.asarray(observation, np.float64).reshape(-1)
-        if flat.size != self.observation_size:
+        array = observation if type(observation) is np.ndarray else array_of(observation)
+        if array.dtype.kind not in REAL_KINDS:
+            array = numbers(observation, "an observation")
+        if array.size != self.observation_size:
             declared = f"its observation_space says {self.observation_size}"
-            self._fault(f"gave an observation of {flat.size} numbers; {declared}.")
-        self._result.observation[index] = flat
+            raise WrongAnswer(f"gave an observation of {array.size} numbers; {declared}")
+        self._result.observation[index] = array if array.ndim == 1 else array.reshape(-1)
         if self.cost_fn is not None:
             # A copy: environments may reuse their observation array.
             self._raw[index] = np.array(observation)
@@ -174,127 +234,55 @@ class GymBatchEnv(BatchEnv):
         """Find the number of costs by one reset and one step; the random generator is put back."""
         env = self.envs[0]
         base = getattr(env, "unwrapped", env)
-        saved = _random_state(env)
-        self._reset_one(0, 0)
+        with self._calling("random_state()"):
+            saved = random_state_of(env)
+        with self._resetting as call:
+            self._reset_one(0, 0, call)
         action = np.clip(np.zeros(self.action_size), self.action_low, self.action_high)
-        count = self._step_one(0, action)[0].size
+        with self._stepping as call:
+            call.copy = 0
+            observation, _, cost, _, _ = self._step_one(0, action)
+            self._keep(0, observation)
+            names = self.cost_terms or numbered_costs(numbers(cost, "a cost").size)
         if saved is not None:
-            _set_random_state(env, saved)
+            with self._calling("set_random_state()"):
+                set_random_state_of(env, saved)
         elif hasattr(base, "_np_random"):
             base._np_random = None
-        return self.cost_terms or numbered_costs(count)
+        return names
 
-    def _demand_finite(self, values: FloatArray, what: str) -> None:
+    def _demand_finite(self, values: FloatArray, what: str, call: ForeignCall) -> None:
         finite = np.isfinite(values)
         if not finite.all():
-            where = int(np.argwhere(~finite)[0][0])
-            when = f"step {self._elapsed[where]} of its episode"
-            self._fault(f"(copy {where}) gave {what}, {when}: `cspo.check_env` may tell more.")
-
-    def _fault(self, what: str) -> NoReturn:
-        raise EnvironmentFault(f"the environment {self.name} {what}")
+            call.copy = int(np.argwhere(~finite)[0][0])
+            when = f"step {self._elapsed[call.copy]} of its episode"
+            raise WrongAnswer(f"gave {what}, {when}: `cspo.check_env` may tell more")
 
 
-def split_step(answer: Any, name: str) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
+def split_step(answer: Any) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
     """Return (observation, reward, cost or None, terminated, truncated, info) of an answer."""
-    if isinstance(answer, tuple) and len(answer) == 6:
-        return answer
-    if isinstance(answer, tuple) and len(answer) == 5:
-        observation, reward, terminated, truncated, info = answer
-        cost = info.get("cost") if isinstance(info, dict) else None
-        return observation, reward, cost, terminated, truncated, info
-    got = f"{len(answer)} values" if isinstance(answer, tuple) else type(answer).__name__
-    raise EnvironmentFault(
-        f"step() of {name} must return (observation, reward, terminated, truncated, info), or six "
-        f"values with the cost third; it returned {got}."
-    )
+    values = len(answer) if isinstance(answer, tuple) else 0
+    if values not in (5, 6):
+        got = f"{values} values" if values else shown(answer)
+        raise WrongAnswer(
+            "must return (observation, reward, terminated, truncated, info), or six values with "
+            f"the cost third; it returned {got}"
+        )
+    info = answer[-1]
+    if not isinstance(info, dict):
+        raise WrongAnswer(f"must return a dict as info, not {shown(info)}")
+    if values == 6:
+        observation, reward, cost, terminated, truncated, _ = answer
+    else:
+        (observation, reward, terminated, truncated, _), cost = answer, info.get("cost")
+    return observation, reward, cost, terminated, truncated, info
 
 
-def name_of(env: Any) -> str:
-    """Return the id an environment was made by, or the name of its class."""
-    spec = getattr(env, "spec", None)
-    return str(spec.id) if spec is not None else type(getattr(env, "unwrapped", env)).__name__
-
-
-def names_of_costs(env: Any) -> tuple[str, ...] | None:
-    """Return the names an environment declares (`cost_names`, or `num_costs` of them), or None."""
-    base = getattr(env, "unwrapped", env)
-    names, count = getattr(base, "cost_names", None), getattr(base, "num_costs", None)
-    if names:
-        return tuple(str(name) for name in names)
-    return None if count is None else numbered_costs(int(count))
-
-
-def numbered_costs(count: int) -> tuple[str, ...]:
-    """Return names for costs that nobody named."""
-    return ("cost",) if count == 1 else tuple(f"cost_{k}" for k in range(count))
-
-
-def named_costs(info: dict[str, Any], terms: Sequence[str], name: str) -> list[Any]:
+def named_costs(info: dict[str, Any], terms: Sequence[str]) -> list[Any]:
     """Return `info["cost_TERM"]` of each term, or say which there are."""
     for term in terms:
         if f"cost_{term}" not in info:
-            there = [key.removeprefix("cost_") for key in info if key.startswith("cost_")]
-            hint = nearest(term, there) if there else "no name in it starts with cost_."
-            raise CspoError(f"{name} gives no info['cost_{term}'] in a step: {hint}")
+            there = [key.removeprefix("cost_") for key in map(str, info) if key.startswith("cost_")]
+            hint = nearest(term, there) if there else "no name in it starts with cost_"
+            raise WrongAnswer(f"gives no info['cost_{term}'] in a step: {hint}")
     return [info[f"cost_{term}"] for term in terms]
-
-
-def time_limit_of(env: Any) -> int | None:
-    """Return after how many steps the `TimeLimit` wrapper ends an episode, or None without one."""
-    while env is not None:
-        limit = getattr(env, "_max_episode_steps", None)
-        if limit is not None:
-            return int(limit)
-        spec = getattr(env, "spec", None)
-        if spec is not None and spec.max_episode_steps is not None:
-            return int(spec.max_episode_steps)
-        env = getattr(env, "env", None)
-    return None
-
-
-def space_problem(space: Any, what: str) -> str | None:
-    """Say why training cannot use a space, or return None."""
-    if space is None:
-        return f"it has no {what}_space"
-    if not isinstance(space, Box):
-        return f"its {what}_space is {type(space).__name__}, and only Box is supported"
-    if not np.issubdtype(space.dtype, np.number) or 0 in space.shape:
-        found = f"dtype {space.dtype} and shape {space.shape}"
-        return f"its {what}_space has {found}, and numbers are needed"
-    if what == "action" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        return "the range of its actions is infinite: give action_space finite low and high"
-    return None
-
-
-def _box_spaces(env: Any, name: str) -> tuple[Box, Box]:
-    for what in ("observation", "action"):
-        problem = space_problem(getattr(env, f"{what}_space", None), what)
-        if problem is not None:
-            raise CspoError(f"the environment {name} cannot be trained on: {problem}.")
-    return env.observation_space, env.action_space
-
-
-def _random_state(env: Any) -> dict[str, Any] | None:
-    """Return what is random in an environment: what it says itself, else its `np_random`."""
-    base = getattr(env, "unwrapped", env)
-    if _keeps_random_state(base):
-        return dict(base.random_state())
-    generator = getattr(base, "_np_random", None)
-    if not isinstance(generator, np.random.Generator):
-        return None
-    state = dict(generator.bit_generator.state)
-    # Generators other than Gymnasium's PCG64 may hold arrays, which are not JSON.
-    return state if state.get("bit_generator") in ("PCG64", "PCG64DXSM") else None
-
-
-def _set_random_state(env: Any, state: dict[str, Any]) -> None:
-    base = getattr(env, "unwrapped", env)
-    if _keeps_random_state(base):
-        base.set_random_state(state)
-    else:
-        base.np_random.bit_generator.state = state
-
-
-def _keeps_random_state(base: Any) -> bool:
-    return hasattr(base, "random_state") and hasattr(base, "set_random_state")

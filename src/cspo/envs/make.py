@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from cspo.envs.batch import BatchEnv
+from cspo.envs.foreign import ForeignCall
+from cspo.envs.foreign_batch import surrounded
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
+from cspo.envs.modules import check_factory, import_named, missing_module
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tasks import FACTS, NAMESPACE, native_name
-from cspo.errors import CspoError, nearest
+from cspo.errors import CspoError, nearest, users_place
 
 _BATCH_ENV_NAMES = (
     *("num_envs", "observation_size", "action_size", "cost_names"),
@@ -38,7 +38,8 @@ def make_batch(
     Args:
         env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory
             (called once per copy, or once for all if it takes `num_envs`), one environment (then
-            `num_envs` must be 1), or a `BatchEnv`, which is returned as it is.
+            `num_envs` must be 1), or a `BatchEnv`; one of your own comes back in a shell that says
+            what goes wrong in it.
         num_envs: Number of copies; a `BatchEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without
@@ -60,7 +61,7 @@ def make_batch(
         if terms not in ((), tuple(env.cost_names)):
             given = ", ".join(env.cost_names)
             raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
-        return cast("BatchEnv", env)
+        return surrounded(env)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
@@ -115,7 +116,8 @@ def sizes_left_open(factory: Callable[..., Any], options: Mapping[str, Any]) -> 
 
 
 def _call_once(factory: Callable[..., Any], sizes: set[str], **values: int) -> Any:
-    made = factory(**{name: values[name] for name in sizes})
+    with ForeignCall("the function that makes the environment", code=factory):
+        made = factory(**{name: values[name] for name in sizes})
     if not is_batch_env(made):
         needed = "a function that takes num_envs makes all copies at once, as a BatchEnv"
         raise CspoError(f"{needed}; this one returned {type(made).__name__}.")
@@ -149,6 +151,7 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
     if colon:
         module = _import(module_name, name)
         if callable(factory := getattr(module, rest, None)):
+            check_factory(factory, name)
             return _with_options(factory, name, options)
         # "module:Id-v0" is Gymnasium's own way to import a module that registers ids.
         if rest not in gymnasium.registry:
@@ -166,9 +169,11 @@ def _make_gymnasium(name: str, options: Mapping[str, Any]) -> Any:
     try:
         return gymnasium.make(name, **options)
     except (gymnasium.error.Error, ImportError) as fault:
+        if users_place(fault) is not None:  # told by the line of the environment it came from
+            raise
         raise CspoError(f"Gymnasium cannot make {name}: {fault}") from fault
     except TypeError as fault:
-        if not options:
+        if not options or users_place(fault) is not None:
             raise
         given = f"{name} with the options {', '.join(options)}"
         raise CspoError(f"Gymnasium cannot make {given}: {fault}") from fault
@@ -190,14 +195,11 @@ def _newest_version(name: str) -> int | None:
 
 
 def _import(module_name: str, asked: str) -> Any:
-    """Import a user's module, looking in the current directory first as `python` itself does."""
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return importlib.import_module(module_name)
-    except ModuleNotFoundError as fault:
-        if fault.name != module_name.partition(".")[0] and fault.name != module_name:
-            raise CspoError(f"importing {module_name} for {asked!r} failed: {fault}") from fault
-        missing = f"there is no module {module_name!r} (asked for by {asked!r})"
-        raise CspoError(f"{missing} here or installed.") from fault
+    """Import the module of a factory, or say why that cannot be."""
+    with ForeignCall(f"importing {module_name} for {asked!r}"):
+        try:
+            return import_named(module_name, asked)
+        except ModuleNotFoundError as fault:
+            if fault.name not in (module_name, module_name.partition(".")[0]):
+                raise  # it is there, and something that it imports is not
+            raise CspoError(missing_module(module_name, asked)) from fault

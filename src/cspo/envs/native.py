@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 from cspo.envs.facts import TaskRow
 from cspo.envs.tasks import FACTS, task_row
 from cspo.errors import CspoError, nearest
+from cspo.settings import check_memory
+
+COPY_BYTES = 100_000  # what a simulator takes at least
 
 if TYPE_CHECKING:
     from cspo.envs.physics.simulated import SimulatedEnv
@@ -58,6 +61,7 @@ def make_native(
     """
     check_native(name, cost_terms, options)
     row = task_row(name)
+    check_memory(f"{num_envs} copies of {row.name}", {"--num-envs": num_envs * COPY_BYTES})
     module, kind = _CLASSES[row.family].split(":")
     make: type[SimulatedEnv] = getattr(importlib.import_module(module), kind)
     return make(

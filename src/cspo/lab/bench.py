@@ -81,9 +81,10 @@ def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
     from cspo.runs.trainer import Trainer
 
     times: list[EpochTimes] = []
-    with tempfile.TemporaryDirectory(prefix="cspo-bench-") as folder:
-        trainer = Trainer(config, run_dir=f"{folder}/run")
-        assert trainer.run is not None
+    with (
+        tempfile.TemporaryDirectory(prefix="cspo-bench-") as folder,
+        Trainer(config, run_dir=f"{folder}/run") as trainer,
+    ):
         env = _TimedEnv(trainer.env)
         trainer.env = cast("BatchEnv", env)
         started: float | None = None
@@ -96,8 +97,6 @@ def measure(config: TrainConfig, barrier: Any = None) -> list[EpochTimes]:
                 barrier.wait(timeout=600)
             env.seconds = 0.0
             started = perf_counter()
-        trainer.run.close()
-    env.close()
     return times
 
 

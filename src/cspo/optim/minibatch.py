@@ -63,6 +63,12 @@ class MinibatchLearner:
             self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush_denormals)
         self._workers = workers
 
+    def close(self) -> None:
+        """End the threads; a later pass is made by the caller alone, with the same result."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool, self._workers = None, 0
+
     def set_progress(self, fraction: float) -> None:
         """Set the actor's learning rate for a run of which `fraction` is done."""
         done = fraction if self.settings.actor_lr_decay else 0.0

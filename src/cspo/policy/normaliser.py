@@ -92,8 +92,9 @@ class SignalNormaliser:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` returned."""
-        for name, statistics in state.items():
-            self.parts[name].load_state_dict(statistics)
+        for name, part in self.parts.items():
+            if part.enabled:
+                part.load_state_dict(state[name])
 
 
 def _step_by_step(normaliser: Normaliser, raw: FloatArray) -> FloatArray:

@@ -71,4 +71,4 @@ class Policy:
         self.actor.parameters[:] = state["actor"]
         self.critics.parameters[:] = state["critics"]
         self.normaliser.load_state_dict(state["normaliser"])
-        self.signals.load_state_dict(state.get("signals", {}))  # checkpoints of 0.1 may lack it
+        self.signals.load_state_dict(state["signals"])

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cspo.errors import CspoError
+from cspo.runs.files import write_bytes, writes_to
 from cspo.runs.folder import load_settings
-from cspo.runs.progress import constraint_columns, progress_file, read_progress
-from cspo.types import EpochReport, cost_labels
+from cspo.runs.plain import read_json_table
+from cspo.runs.progress import constraint_columns, progress_file, read_columns, read_progress
+from cspo.types import EpochReport, FloatArray, cost_labels
 
 RETURN_COLOUR, LIMIT_COLOUR = "#1f5fa8", "#444444"
 COST_COLOURS = ("#c2571a", "#7b4fa3", "#2a8a6b", "#a83256", "#6b6b1f")
 MULTIPLIER_COLOUR = "#2a7a5e"
-Columns = dict[str, list[float]]
+LARGEST = 1e30  # of what is drawn: Matplotlib multiplies, and squares
+Columns = dict[str, FloatArray]
 
 
 def draw_curve(run_dir: Path | str) -> Path:
@@ -27,10 +30,7 @@ def draw_curve(run_dir: Path | str) -> Path:
 
     run_dir = Path(run_dir)
     settings = load_settings(run_dir)
-    file = progress_file(run_dir)
-    columns = read_progress(file)
-    if not columns.get("steps"):
-        raise CspoError(f"{file} holds no finished epoch: there is nothing to draw yet.")
+    columns = _columns_of(progress_file(run_dir))
     # Figure rather than pyplot: no global state, no display, safe inside a user's own program.
     figure = Figure(figsize=(7.5, 7.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -44,12 +44,30 @@ def draw_curve(run_dir: Path | str) -> Path:
     for panel in panels:
         _tidy(panel)
     _label_steps(panels[-1], steps)
-    title = f"{settings['task']}   {settings['algo']}   seed {settings['seed']}"
-    figure.suptitle(title, fontsize=12)
+    title = f"{settings['task']:.60}   {settings['algo']:.60}   seed {settings.get('seed')}"
+    figure.suptitle(title, fontsize=12, parse_math=False)
     figure.align_ylabels(panels)
-    path = run_dir / "curve.png"
-    figure.savefig(path, dpi=130)
+    path, content = run_dir / "curve.png", io.BytesIO()
+    figure.savefig(content, format="png", dpi=130)
+    with writes_to(str(path)):
+        write_bytes(path, content.getvalue())
     return path
+
+
+def _columns_of(file: Path) -> Columns:
+    """Return what is drawn, without numbers that no axis can show."""
+    if not any(read_progress(file).values()):
+        raise CspoError(f"{file} holds no finished epoch: there is nothing to draw yet.")
+    columns = read_columns(file, ("steps", "return"), foreign=False)
+    costs, limits = (len(constraint_columns(columns, name)) for name in ("cost", "cost_limit"))
+    for name in ("steps", "return", "cost", "cost_limit"):
+        if not constraint_columns(columns, name):
+            raise CspoError(f"{file} has no column {name!r}: it is not one of a run.")
+    if costs != limits:
+        raise CspoError(f"{file} has {costs} costs, but {limits} limits.")
+    return {
+        name: np.where(np.abs(values) < LARGEST, values, np.nan) for name, values in columns.items()
+    }
 
 
 class CurvePicture:
@@ -75,10 +93,11 @@ class CurvePicture:
 def _names_of(run_dir: Path, columns: Columns) -> list[str]:
     """Return " NAME", or " NUMBER" before there is a summary, for each of several constraints."""
     numbers = [str(k) for k in range(len(constraint_columns(columns, "cost")))]
-    file = run_dir / "summary.json"
-    summary = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    labels = cost_labels(summary.get("cost_names") or numbers)
-    return [label.removeprefix("cost") for label in labels]
+    names = read_json_table(run_dir / "summary.json").get("cost_names")
+    if not isinstance(names, list) or len(names) != len(numbers):
+        names = numbers
+    texts = [f"{name!s:.40}".replace("$", r"\$") for name in names]  # no formulas
+    return [label.removeprefix("cost") for label in cost_labels(texts)]
 
 
 def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
@@ -91,17 +110,17 @@ def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> N
         tint = {"color": colour, "alpha": 0.18, "linewidth": 0}
         panel.fill_between(steps, limit, cost, where=cost > limit, interpolate=True, **tint)
     panel.set_ylabel("cost per episode")
-    panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]) if min(map(min, costs)) < 0 else 0.0)
+    panel.set_ylim(bottom=min(0.0, panel.get_ylim()[0]) if (np.array(costs) < 0).any() else 0.0)
     _legend(panel, len(costs))
 
 
 def _draw_multipliers(panel: Any, steps: Any, columns: Columns, names: list[str]) -> None:
     multipliers = constraint_columns(columns, "multiplier")
     effective = constraint_columns(columns, "effective_multiplier")
-    for k, values in enumerate(multipliers):
+    for k, values in enumerate(multipliers[: len(names)]):
         colour = MULTIPLIER_COLOUR if len(multipliers) == 1 else COST_COLOURS[k % len(COST_COLOURS)]
         panel.plot(steps, values, color=colour, label=f"multiplier{names[k]}", **_line(steps))
-        if effective:
+        if k < len(effective):
             dotted = {"linewidth": 1.4, "color": colour}
             panel.plot(steps, effective[k], ":", label=f"effective{names[k]}", **dotted)
     panel.set_ylabel("multiplier")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import IO, TYPE_CHECKING, Any
 import tomli_w
 
 from cspo import __version__
-from cspo.algorithms import algorithm_names
 from cspo.config import (
     FREE,
     TrainConfig,
@@ -22,10 +21,19 @@ from cspo.config import (
     with_settings,
 )
 from cspo.errors import CspoError, UnknownSetting
-from cspo.plugins import MissingPlugin
-from cspo.runs import checkpoint
-from cspo.runs.files import remove_partial_files, try_lock, write_text, writes_to
+from cspo.runs import checkpoint, trust
+from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.claim import hold
+from cspo.runs.files import (
+    refuse_link,
+    remove_partial_files,
+    write_text,
+    writes_to,
+)
+from cspo.runs.mend import read_lines
+from cspo.runs.plain import read_json_table
 from cspo.runs.progress import ProgressFile
+from cspo.runs.schema import check_state
 from cspo.runs.sinks import Sink
 from cspo.runs.tensorboard import TensorBoard
 from cspo.types import EpochReport
@@ -36,28 +44,35 @@ if TYPE_CHECKING:
 CHANGEABLE = {"total_steps", *FREE}  # what a resumed run may change
 
 
-class RunInUse(CspoError):
-    """A run that another process is training."""
-
-
 class RunFolder:
     """The files of one run.
 
     Attributes:
-        path: Where they are.
+        path: Where they are, from the root: an environment may change the current directory.
         config: The settings of the run.
         notes: What was repaired when the run was reopened.
         sinks: Further places for the numbers of every epoch, besides the files of the folder.
     """
 
-    def __init__(self, path: Path, config: TrainConfig, lock: IO[str]) -> None:
+    def __init__(self, path: Path, config: TrainConfig, lock: IO[str], named: Path) -> None:
         """Use `create` or `reopen`."""
-        self.path, self.config = path, config
+        self.path, self.config, self._named = path.absolute(), config, named
+        self._before = config  # the settings it stopped with
+        self._changed = False  # whether config.toml is to say something else
+        self._with_task = True  # whether the user has agreed to what its task imports
         self.notes: list[str] = []
         self.sinks: list[Sink] = []
         self._lock = lock
-        self._progress = ProgressFile(path / "progress.csv")
+        self._progress = ProgressFile(self.path / "progress.csv")
         self._files = self._file_sinks()
+
+    @property
+    def shown(self) -> Path:
+        """Return where they are as the user wrote it, as long as that leads here."""
+        try:
+            return self._named if self._named.absolute() == self.path else self.path
+        except OSError:  # the current directory is gone
+            return self.path
 
     def _file_sinks(self) -> list[Sink]:
         """Return what writes the folder's own files of numbers."""
@@ -65,72 +80,110 @@ class RunFolder:
         return [events, self._progress] if self.config.tensorboard else [self._progress]
 
     @classmethod
-    def create(cls, path: Path | str, config: TrainConfig) -> RunFolder:
-        """Start a new run; a folder that already holds one is refused."""
+    def create(
+        cls, path: Path | str, config: TrainConfig, named: Path | str | None = None
+    ) -> RunFolder:
+        """Start a new run; a folder that already holds one is refused.
+
+        Args:
+            path: The folder.
+            config: The settings of the run.
+            named: What the user calls the folder, if not by that path.
+        """
         path = Path(path)
         with writes_to(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
-            run = cls(path, config, hold(path))
-            if holds_run(path):
+            run = cls(path, config, hold(path), Path(named or path))
+            try:
+                if holds_run(path):
+                    _clear_unused(path)
+                write_config(path, config)
+            except BaseException:
                 run.close()
-                raise CspoError(
-                    f"{path} already holds a run. Continue it with `cspo train --resume {path}`, "
-                    "or choose another --run-dir."
-                )
-            write_config(path, config)
+                raise
+        trust.remember(path, config)
         return run
 
     @classmethod
     def reopen(
-        cls, path: Path | str, changes: dict[str, Any]
-    ) -> tuple[RunFolder, dict[str, Any] | None]:
-        """Open a run to continue it; returns the folder and its newest readable state.
+        cls,
+        path: Path | str,
+        changes: dict[str, Any],
+        *,
+        env: Any = None,
+        trusted: bool = False,
+    ) -> RunFolder:
+        """Open a run to continue it, with some settings changed; `restore` goes on from here.
 
-        The state is None for a run that stopped before its first checkpoint: it starts anew, and
-        being the same settings and the same seed, it becomes the run it would have been.
+        Args:
+            path: The folder.
+            changes: Settings that change from here on.
+            env: The environment, or its name, if the caller has one.
+            trusted: Whether the code that the folder names may be imported, whosever it is.
+
+        Raises:
+            Untrusted: If the folder names code that the user neither trusts nor has used for it.
         """
         path = Path(path)
-        config = load_config(path, changes.get("plugin"))
+        plugin = changes.get("plugin")
+        read = load_config(path, plugin)
+        kept = trust.agreed_plugin(path, read, plugin, trusted)
+        if env is None:
+            trust.require(path, trust.task_code(read), trusted)
+        config = _checked(load_settings(path) | {"plugin": kept}, path, None)
         if unknown := set(changes) - CHANGEABLE:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(
                 f"A resumed run keeps its settings; only {allowed} can change, not {refused}."
             )
-        run = cls(path, config, hold(path))
-        try:
-            state, epochs = run._recover()
-            if changes:
-                run.config = with_settings(config, **changes)
-                run._files = run._file_sinks()
-                if run.config.epochs < epochs:
-                    done = f"The run has done {epochs * config.steps_per_epoch} steps already"
-                    raise CspoError(f"{done}: --total-steps must not be less.")
-                write_config(path, run.config)
-        except BaseException:
-            run.close()
-            raise
-        return run, state
+        run = cls(path, with_settings(config, **changes) if changes else config, hold(path), path)
+        run._before, run._changed = config, bool(changes)
+        run._with_task = env is None or env == config.task
+        return run
 
-    def _recover(self) -> tuple[dict[str, Any] | None, int]:
-        """Return the newest state that fits progress.csv; bring the files back to its epochs."""
-        folder = self.path / "checkpoints"
-        remove_partial_files(self.path)
-        remove_partial_files(folder)
-        rows = self._progress.complete_rows()
-        state, self.notes = checkpoint.load_newest(folder, rows)
-        if state is None and rows > self.config.checkpoint_every:
+    def restore(self, trainer: Trainer) -> None:
+        """Put a trainer where the run stopped, and bring the files back to that epoch.
+
+        Where the run stopped before its first checkpoint, the trainer stays at its beginning: being
+        the same settings and the same seed, it becomes the run it would have been. Nothing is
+        written before a state has been found and loaded.
+        """
+        folder, rows = self.path / "checkpoints", self._progress.complete_rows()
+        with writes_to(f"run folder {self.shown}"):
+            refuse_link(folder)
+
+        def accept(state: dict[str, Any]) -> None:
+            check_state(state, self._before)
+            try:
+                trainer.load_state_dict(state)
+            except CspoError:
+                raise  # the environment is another one
+            except Exception as fault:  # of the environment, or of an algorithm of the user
+                what = f"it cannot be put back ({type(fault).__name__}: {fault})"
+                raise checkpoint.DamagedCheckpoint(what) from fault
+
+        state, self.notes = checkpoint.load_newest(folder, rows, accept)
+        if state is None and rows > self._before.checkpoint_every:
             done = f"though {rows} epochs were done"
             raise CspoError(f"{folder} holds no checkpoint, {done}: start the run again.")
-        epochs = 0 if state is None else int(state["epoch"])
-        self.notes += self._progress.rewind(epochs)
-        return state, epochs
+        if self.config.epochs < trainer.epoch:
+            done = f"The run has done {trainer.epoch * self.config.steps_per_epoch} steps already"
+            raise CspoError(f"{done}: --total-steps must not be less.")
+        with writes_to(f"run folder {self.shown}"):
+            remove_partial_files(self.path)
+            remove_partial_files(folder)
+            self.notes += self._progress.rewind(trainer.epoch, (state or {}).get("progress"))
+            if self._changed:
+                write_config(self.path, self.config)
+        trust.remember(self.path, self.config, with_task=self._with_task)
 
     def keep(self, report: EpochReport, trainer: Trainer) -> None:
         """Keep an epoch that is done: its numbers, and a checkpoint if one is due.
 
         The sinks that were added come last: whatever happens in one of them, the epoch is on disk.
         """
-        with writes_to(f"run folder {self.path}"):
+        self._check_open()
+        with writes_to(f"run folder {self.shown}"):
             for file in self._files:
                 file.write(report)
         if trainer.epoch % self.config.checkpoint_every == 0 or trainer.epoch == self.config.epochs:
@@ -140,17 +193,33 @@ class RunFolder:
 
     def save(self, trainer: Trainer) -> Path:
         """Write a checkpoint; progress.csv is on disk before it, so that a crash loses no row."""
-        folder, state = self.path / "checkpoints", trainer.state_dict()
-        with writes_to(f"run folder {self.path}"):
+        self._check_open()
+        folder = self.path / "checkpoints"
+        state = trainer.state_dict() | {"progress": self._progress.numbers.state_dict()}
+        with writes_to(f"run folder {self.shown}"):
             self._progress.sync()
             return checkpoint.save(folder, trainer.epoch, state, self.config.keep_checkpoints)
 
     def close(self) -> None:
-        """Close the sinks and release the folder."""
+        """Close the sinks and release the folder; safe to call twice."""
+        if self._lock.closed:
+            return
         with ExitStack() as stack:  # which goes on where one of them fails
             stack.callback(self._lock.close)
-            for sink in (*self._files, *self.sinks):
+            for file in self._files:
+                stack.callback(self._close_file, file)
+            for sink in self.sinks:
                 stack.callback(sink.close)
+
+    def _check_open(self) -> None:
+        """Refuse to write without the lock: the run may be another's by now."""
+        if self._lock.closed:
+            again = f'cspo.Trainer.resume("{self.path}")'
+            raise CspoError(f"The run in {self.path} is closed: go on with {again}.")
+
+    def _close_file(self, file: Sink) -> None:
+        with writes_to(f"run folder {self.shown}"):
+            file.close()
 
 
 def write_config(path: Path, config: TrainConfig) -> None:
@@ -161,7 +230,24 @@ def write_config(path: Path, config: TrainConfig) -> None:
 
 def holds_run(path: Path) -> bool:
     """Whether a folder holds a run."""
-    return (path / "config.toml").exists()
+    return os.path.lexists(path / "config.toml")
+
+
+def has_results(path: Path) -> bool:
+    """Whether a run has anything to show: a line below the header, a summary or a checkpoint."""
+    lines = read_lines(path / "progress.csv")[1]
+    left = any(map(os.path.lexists, (path / "summary.json", path / "progress.csv.gz")))
+    return bool(lines.rows or lines.fault or left or list_checkpoints(path / "checkpoints"))
+
+
+def _clear_unused(path: Path) -> None:
+    """Make room for a new run where one ended before its first epoch; refuse any other."""
+    if has_results(path):
+        raise CspoError(
+            f"{path} already holds a run. Continue it with `cspo train --resume {path}`, "
+            "or choose another --run-dir."
+        )
+    (path / "progress.csv").unlink(missing_ok=True)
 
 
 def load_settings(path: Path | str) -> dict[str, Any]:
@@ -169,34 +255,34 @@ def load_settings(path: Path | str) -> dict[str, Any]:
     path = Path(path)
     if not holds_run(path):
         raise CspoError(f"{path} holds no run (there is no {path / 'config.toml'}).")
-    return read_settings(path / "config.toml")
+    settings = read_settings(path / "config.toml")
+    for name in ("task", "algo"):
+        if not isinstance(settings.get(name), str):
+            what = f"does not say {name}" if settings else "is empty"
+            lost = "the settings of the run are lost, in part or all"
+            raise CspoError(f"{path / 'config.toml'} {what}: {lost}. Put a copy of it back.")
+    return settings
 
 
 def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
-    """Return the settings of a run.
+    """Return the settings of a run, as data: nothing that they name is imported.
 
     Args:
         path: The run's folder.
-        plugin: Where the plugin is that holds the run's algorithm, if it is not where it was.
+        plugin: A plugin to load for the run's algorithm: one that the caller names.
     """
-    settings = load_settings(path)
+    path, settings = Path(path), load_settings(path)
     if plugin is not None:
-        settings["plugin"] = plugin
-    algo = settings.get("algo")
+        settings |= use_plugin({"plugin": plugin})
+    return _checked(settings, path, path.absolute())
+
+
+def _checked(settings: dict[str, Any], path: Path, folder: Path | None) -> TrainConfig:
+    """Return validated settings; one that only another version knows is told as that."""
     try:
-        use_plugin(settings)
-    except MissingPlugin as fault:
-        if algo not in algorithm_names():
-            where = f"It holds the algorithm {algo!r} of {path}: pass --plugin with where it is."
-            raise CspoError(f"{fault} {where}") from None
-        del settings["plugin"]  # not needed: built in, or registered by this program
-    if "plugin" not in settings and algo not in algorithm_names():
-        what = f"The algorithm {algo!r} of {path} is not built in"
-        raise CspoError(f"{what}: pass --plugin with the file that has it.")
-    try:
-        return from_dict(settings)
+        return from_dict(settings, folder)
     except UnknownSetting as fault:
-        made = f"{path} was made by another version ({_maker(Path(path))})"
+        made = f"{path} was made by another version ({_maker(path)})"
         lacking = f"with a setting that this one does not have: {fault.written}"
         advice = "Use that version for it; `cspo report`, `metrics` and `plot` read it as it is"
         said = f"{made}, {lacking}. {advice}."
@@ -206,32 +292,5 @@ def load_config(path: Path | str, plugin: str | None = None) -> TrainConfig:
 def _maker(path: Path) -> str:
     """Return which version trained a run, with its commit if the run has a summary that knows."""
     version = read_toml(path / "config.toml").get("cspo_version", "of unknown version")
-    try:
-        commit = json.loads((path / "summary.json").read_text(encoding="utf-8")).get("commit")
-    except (OSError, ValueError, AttributeError):  # not there yet, or damaged
-        commit = None
+    commit = read_json_table(path / "summary.json").get("commit")
     return f"cspo {version}" + (f", commit {commit}" if commit else "")
-
-
-def free_folder(root: Path, name: str) -> Path:
-    """Create and return root/name, or root/name-2, -3, ... if that is taken."""
-    path, number = root / name, 2
-    while True:
-        try:
-            path.mkdir(parents=True)  # what claims a name when several runs start together
-            return path
-        except FileExistsError:
-            path, number = root / f"{name}-{number}", number + 1
-        except OSError as error:
-            fault = f"Cannot create run folder {path}: {error.strerror}. Try --run-dir."
-            raise CspoError(fault) from error
-
-
-def hold(path: Path) -> IO[str]:
-    """Hold the folder for this process; released when the process ends, however it ends."""
-    with writes_to(f"run folder {path}"):
-        file = open(path / ".lock", "w")  # noqa: SIM115 (held for the life of the run)
-    if not try_lock(file):
-        file.close()
-        raise RunInUse(f"Another process is training in {path}. Wait for it, or stop it first.")
-    return file

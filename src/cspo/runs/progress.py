@@ -6,10 +6,9 @@ The one reader of epochs in CSV files is here, for our own files and for those o
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import math
 import os
-import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 from cspo.errors import CspoError
-from cspo.runs.files import write_text
+from cspo.runs.files import APPEND, LARGEST, open_file, open_plain, read_bytes
+from cspo.runs.mend import Numbers, mend, read_lines
 from cspo.types import EpochReport, FloatArray, per_constraint
 
 Column = TypeVar("Column")
@@ -42,24 +42,35 @@ def as_row(report: EpochReport) -> dict[str, float]:
 
 
 class ProgressFile:
-    """The sink that appends rows, numbers in full, so that equal runs give equal rows."""
+    """The sink that appends rows, numbers in full, so that equal runs give equal rows.
+
+    Attributes:
+        path: Where it is.
+        numbers: The rows, as checkpoints keep them.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open nothing yet."""
-        self.path = path
+        self.path, self.numbers = path, Numbers()
         self._file: IO[str] | None = None
 
     def write(self, report: EpochReport) -> None:
         """Add one row."""
         row = as_row(report)
+        if not self.numbers.columns:
+            self.numbers = Numbers(list(row))
         if self._file is None:
             new = not self.path.exists() or self.path.stat().st_size == 0
             # Kept open over the run.
-            self._file = open(self.path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+            opened = open_plain(self.path, APPEND)
+            self._file = open(opened, "a", newline="", encoding="utf-8")  # noqa: SIM115
             if new:
-                self._file.write(",".join(row) + "\n")
-        self._file.write(",".join(map(_in_full, row.values())) + "\n")
+                self._file.write(",".join(self.numbers.columns) + "\n")
+        # By the names of the first row: a version that logs more may go on with a run.
+        cells = [_in_full(row.get(name, math.nan)) for name in self.numbers.columns]
+        self._file.write(",".join(cells) + "\n")
         self._file.flush()
+        self.numbers.add(cells)
 
     def sync(self) -> None:
         """Force the rows to disk."""
@@ -68,30 +79,26 @@ class ProgressFile:
 
     def complete_rows(self) -> int:
         """Return how many epochs, from the first on, have a complete row."""
-        return max(len(self._complete()) - 1, 0)
+        return read_lines(self.path)[1].complete
 
-    def rewind(self, epochs: int) -> list[str]:
-        """Keep the rows of the first `epochs` epochs; returns a sentence if some are missing."""
-        kept = self._complete()[: 1 + epochs]
-        write_text(self.path, "".join(",".join(cells) + "\n" for cells in kept))
-        found = max(len(kept) - 1, 0)
-        if found == epochs:
-            return []
-        return [f"progress.csv holds {found} of the {epochs} epochs done; the others are lost."]
+    def rewind(self, epochs: int, saved: dict[str, Any] | None = None) -> list[str]:
+        """Keep the rows of the first `epochs` epochs, and build those again that are damaged.
 
-    def _complete(self) -> list[list[str]]:
-        """Return the header and the rows of epochs 0, 1, ... up to the first that is not whole."""
-        table = _read_cells(self.path)
-        for epoch, cells in enumerate(table[1:]):
-            if cells[0] != str(epoch) or len(cells) != len(table[0]):
-                return table[: 1 + epoch]
-        return table
+        Args:
+            epochs: Epochs done.
+            saved: The rows that the checkpoint of these epochs has.
+
+        Returns:
+            A sentence for everything that was wrong.
+        """
+        self.numbers, notes = mend(self.path, epochs, saved)
+        return notes
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            file.close()
 
 
 def _in_full(value: Any) -> str:
@@ -129,9 +136,8 @@ def read_rows(file: Path, *, tail: int | None = None, foreign: bool = False) -> 
         raise CspoError(f"{file} is not a text file.") from None
     except csv.Error as error:
         raise CspoError(f"{file} is not a CSV file: {error}.") from None
-    except (OSError, EOFError, zlib.error) as error:  # the last two: an archive that is damaged
-        reason = getattr(error, "strerror", None) or error
-        raise CspoError(f"Cannot read {file}: {reason}.") from error
+    except OSError as error:
+        raise CspoError(f"Cannot read {file}: {error.strerror or error}.") from error
 
 
 def _read_cells(file: Path, tail: int | None = None) -> list[list[str]]:
@@ -141,13 +147,13 @@ def _read_cells(file: Path, tail: int | None = None) -> list[list[str]]:
 
 def _content(file: Path, tail: int | None) -> bytes:
     """Return what is in a file, or its first line and the whole lines in its last bytes."""
-    with gzip.open(file) if file.suffix == ".gz" else open(file, "rb") as source:
-        if tail is None:
-            return source.read()
-        header = source.readline()
+    if tail is None:
+        return read_bytes(file)
+    with io.BytesIO(read_bytes(file)) if file.suffix == ".gz" else open_file(file) as source:
+        header = source.readline(LARGEST)
         start = max(len(header), source.seek(0, os.SEEK_END) - tail)
         source.seek(max(start - 1, 0))  # so that a line that begins just there counts as whole
-        return header + source.read().partition(b"\n")[2]
+        return header + source.read(tail + 1).partition(b"\n")[2]
 
 
 def read_progress(file: Path, tail: int | None = None) -> dict[str, list[float]]:
@@ -181,22 +187,31 @@ def read_columns(file: Path, needed: Collection[str], foreign: bool) -> dict[str
     if not rows:
         why = "there is nothing below its header" if table else "it is empty"
         raise CspoError(f"{file} holds no epoch: {why}.")
-    if twice := [name for name in header if header.count(name) > 1]:
-        raise CspoError(f"{file} has two columns named {twice[0]!r}.")
+    if len(set(header)) < len(header):
+        twice = next(name for i, name in enumerate(header) if name in header[:i])
+        raise CspoError(f"{file} has two columns named {twice!r}.")
     for line, cells in rows:
         if len(cells) != len(header):
             found = f"{len(cells)} cells under {len(header)} column name(s)"
-            raise CspoError(f"{file}, line {line}: {found}.")
+            raise CspoError(f"{file}, line {line}: {found}.{'' if foreign else _advice(file)}")
     columns = {}
     for i, name in enumerate(header):
         try:
             columns[name] = _numbers([(line, cells[i]) for line, cells in rows])
         except ValueError as error:
             if name in needed or _is_numbered(name):
-                raise CspoError(f"{file}, column {name!r}, {error}") from None
+                advice = "" if foreign else _advice(file)
+                raise CspoError(f"{file}, column {name!r}, {error}{advice}") from None
     if not columns:
         raise CspoError(f"{file} has no column of numbers.")
     return columns
+
+
+def _advice(file: Path) -> str:
+    """Return what to do about a damaged file of ours."""
+    if file.name != "progress.csv":
+        return ""
+    return f" `cspo train --resume {file.parent}` mends it, if there is a checkpoint."
 
 
 def _is_numbered(name: str) -> bool:

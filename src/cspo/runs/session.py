@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import threading
@@ -15,9 +16,10 @@ from cspo.config import TrainConfig, make_config
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.runs.checkpoint import list_checkpoints
+from cspo.runs.claim import free_folder
 from cspo.runs.console import Console, make_console
 from cspo.runs.curves import CurvePicture
-from cspo.runs.folder import free_folder
+from cspo.runs.folder import RunFolder, has_results
 from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
 from cspo.runs.trainer import Trainer
@@ -87,7 +89,7 @@ def run(
         if run_dir is None and not any(folder.iterdir()):
             folder.rmdir()
         raise
-    return train_to_end(trainer, owns_env=env is None, quiet=quiet, sinks=sinks)
+    return train_to_end(trainer, quiet=quiet, sinks=sinks)
 
 
 def resume(
@@ -95,6 +97,7 @@ def resume(
     *,
     env: Any = None,
     cost_fn: Any = None,
+    trust: bool = False,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
     **changes: Any,
@@ -103,46 +106,42 @@ def resume(
 
     Args:
         run_dir: The run's folder.
-        env: The environment object or factory, if the run used one.
+        env: The environment object or factory, if the run used one; or its name, to say that this
+            is what may be imported.
         cost_fn: The cost function, if the run used one.
+        trust: Import the code that the run names, its task or plugin, also if the run was not
+            started by this user here. See SECURITY.md.
         quiet: Print no progress.
         sinks: As in `train`.
         **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that
             file has moved.
     """
-    trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, **changes)
-    return train_to_end(trainer, owns_env=env is None, quiet=quiet, sinks=sinks)
+    trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, trust=trust, **changes)
+    return train_to_end(trainer, quiet=quiet, sinks=sinks)
 
 
-def train_to_end(
-    trainer: Trainer, *, owns_env: bool, quiet: bool, sinks: Iterable[Sink] = ()
-) -> Summary:
-    """Train until the run is finished or stopped, write its summary and release its folder.
+def train_to_end(trainer: Trainer, *, quiet: bool, sinks: Iterable[Sink] = ()) -> Summary:
+    """Train until the run is finished or stopped, write its summary and close the trainer.
 
     Args:
         trainer: One with a run folder.
-        owns_env: Whether to close its environment.
         quiet: Print no progress.
         sinks: As in `train`.
     """
     assert trainer.run is not None
-    console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
-    trainer.run.sinks += [CurvePicture(trainer.run.path), *sinks, console]
-    for note in trainer.run.notes:
-        console.note(note)
-    try:
-        return _train(trainer, trainer.run.path, console, quiet)
-    finally:
-        trainer.run.close()
-        if owns_env:
-            trainer.env.close()
+    with trainer:
+        console = make_console(trainer.config, trainer.env.cost_names, trainer.epoch, quiet)
+        trainer.run.sinks += [CurvePicture(trainer.run.path), *sinks, console]
+        for note in trainer.run.notes:
+            console.note(note)
+        return _train(trainer, trainer.run, console, quiet)
 
 
-def _train(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Summary:
-    config = trainer.config
+def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
+    config, folder = trainer.config, run.shown
     if trainer.epoch >= config.epochs:
         console.note(f"{folder} is complete: {config.epochs} of {config.epochs} epochs are done.")
-        return _finish(trainer, folder, console, quiet)
+        return _finish(trainer, run, console, quiet)
     if not quiet and (warning := episode_warning(config, trainer.env)):
         console.note(warning)
     verb = "training" if trainer.epoch == 0 else f"resuming after epoch {trainer.epoch}"
@@ -154,24 +153,31 @@ def _train(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Sum
                     break
             if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
                 trainer.save()
-            summary = _finish(trainer, folder, console, quiet)
+            summary = _finish(trainer, run, console, quiet)
         except CspoError as fault:
-            raise type(fault)(_explain(trainer, folder, fault)) from fault
+            kind = EnvironmentFault if isinstance(fault, EnvironmentFault) else CspoError
+            raise kind(_explain(trainer, run, fault)) from fault
         except KeyboardInterrupt:
             console.note(f"stopped; {how_to_resume(config, folder)}")
             raise Interrupted(f"Stopped in epoch {trainer.epoch + 1}.") from None
+        except BaseException:  # of an algorithm, a sink, or of ours
+            advice = _advice(trainer, run, "that", "The last checkpoint is intact. ")
+            with contextlib.suppress(OSError):
+                console.note(f"stopped in epoch {trainer.epoch + 1}. {advice}")
+            raise
     if stop.requested and not summary.finished:
         console.note(f"stopped; {how_to_resume(config, folder)}")
         raise Interrupted(f"Stopped after epoch {trainer.epoch}.")
     return summary
 
 
-def _finish(trainer: Trainer, folder: Path, console: Console, quiet: bool) -> Summary:
+def _finish(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
     """Write summary.json, and show it."""
     console.close()
     names, parameters = trainer.env.cost_names, trainer.parameter_hash()
-    summary = summarise(folder, trainer.config, names, trainer.epoch, parameters)
+    summary = summarise(run.path, trainer.config, names, trainer.epoch, parameters)
     write_summary(summary, trainer.config)
+    summary = dataclasses.replace(summary, run_dir=run.shown)
     if not quiet:
         print(format_summary(summary), flush=True)
     return summary
@@ -184,14 +190,21 @@ def how_to_resume(config: TrainConfig, folder: Path) -> str:
     return f"continue with: cspo train --resume {folder}"
 
 
-def _explain(trainer: Trainer, folder: Path, fault: CspoError) -> str:
+def _explain(trainer: Trainer, run: RunFolder, fault: CspoError) -> str:
     """Return the fault with the epoch it happened in and what to do."""
-    text = f"{fault} This was in epoch {trainer.epoch + 1} of {trainer.config.epochs}."
-    if not list_checkpoints(folder / "checkpoints"):
-        return f"{text}\nNo epoch was finished: once that is mended, start again."
-    intact = "" if "checkpoint is intact" in text else "The last checkpoint is intact. "
     cause = "the environment" if isinstance(fault, EnvironmentFault) else "that"
-    return f"{text}\n{intact}Once {cause} is mended, {how_to_resume(trainer.config, folder)}"
+    intact = "" if "checkpoint is intact" in str(fault) else "The last checkpoint is intact. "
+    when = f"This was in epoch {trainer.epoch + 1} of {trainer.config.epochs}."
+    return f"{fault} {when}\n{_advice(trainer, run, cause, intact)}"
+
+
+def _advice(trainer: Trainer, run: RunFolder, cause: str, intact: str) -> str:
+    if not has_results(run.path):
+        return "No epoch was finished: once that is mended, start again."
+    if not list_checkpoints(run.path / "checkpoints"):
+        from_start = f"{how_to_resume(trainer.config, run.shown)}, which starts anew"
+        return f"There is no checkpoint yet. Once {cause} is mended, {from_start}"
+    return f"{intact}Once {cause} is mended, {how_to_resume(trainer.config, run.shown)}"
 
 
 def episode_warning(config: TrainConfig, env: BatchEnv) -> str | None:

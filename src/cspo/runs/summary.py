@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cspo import __version__
 from cspo.config import FREE, TrainConfig, to_dict
-from cspo.runs.files import write_text
+from cspo.runs.files import write_text, writes_to
 from cspo.runs.plain import without_nan
 from cspo.runs.progress import constraint_columns, read_progress
 from cspo.types import cost_labels
@@ -101,7 +101,8 @@ def write_summary(summary: Summary, config: TrainConfig) -> None:
         "versions": versions(),
         "commit": commit(),
     }
-    write_text(summary.run_dir / "summary.json", json.dumps(data, indent=2) + "\n")
+    with writes_to(f"run folder {summary.run_dir}"):
+        write_text(summary.run_dir / "summary.json", json.dumps(data, indent=2) + "\n")
 
 
 def versions() -> dict[str, str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from cspo.config import TrainConfig
 from cspo.errors import CspoError
 from cspo.runs.folder import RunFolder
+from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
 from cspo.types import EpochReport
 
@@ -17,8 +19,10 @@ class Trainer(Loop):
     """Trains one policy; iterate over it to get one `EpochReport` per epoch.
 
     Leaving the loop early is safe at any time: with a run folder, the state of every finished epoch
-    that was due a checkpoint is on disk before its report is handed out. A user's environment is
-    never closed.
+    that was due a checkpoint is on disk before its report is handed out. `close`, or a `with`
+    around it, gives back what was opened: files, the folder's lock, threads, and environments that
+    were made here. A run that reached its end is closed by itself, unless in a `with`; so is a
+    trainer that nobody holds any more. A user's environment is never closed.
 
     Args:
         config: The settings, see `cspo.make_config`.
@@ -36,30 +40,46 @@ class Trainer(Loop):
         cost_fn: Any = None,
         run_dir: Path | str | None = None,
     ) -> None:
-        super().__init__(config, env=env, cost_fn=cost_fn)
-        self.run = None if run_dir is None else RunFolder.create(run_dir, config)
+        # Before there is an environment, which may change the current directory.
+        folder = None if run_dir is None else Path(run_dir).absolute()
+        self.run: RunFolder | None = None
+        self._in_with, self._owns_env = False, copies_of(env) is None  # made here, no user's object
+        try:
+            super().__init__(config, env=env, cost_fn=cost_fn)
+            self.run = None if folder is None else RunFolder.create(folder, config, run_dir)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def resume(
-        cls, run_dir: Path | str, *, env: Any = None, cost_fn: Any = None, **changes: Any
+        cls,
+        run_dir: Path | str,
+        *,
+        env: Any = None,
+        cost_fn: Any = None,
+        trust: bool = False,
+        **changes: Any,
     ) -> Trainer:
         """Continue a run from its newest readable checkpoint, exactly as if it had never stopped.
 
         Args:
             run_dir: The run's folder.
-            env: The environment object or factory, if the run used one.
+            env: The environment object or factory, if the run used one; or its name, to say that
+                this is what may be imported.
             cost_fn: The cost function, if the run used one.
+            trust: Import the code that the run names, its task or plugin, also if the run was not
+                started by this user here. See SECURITY.md.
             **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if
                 that file has moved.
         """
-        run, state = RunFolder.reopen(run_dir, changes)
-        try:
+        run = RunFolder.reopen(run_dir, changes, env=env, trusted=trust)
+        with ExitStack() as opened:
+            opened.callback(run.close)
             trainer = cls(run.config, env=env, cost_fn=cost_fn)
-            if state is not None:  # else it stopped before its first checkpoint and starts anew
-                trainer.load_state_dict(state)
-        except BaseException:
-            run.close()
-            raise
+            opened.callback(trainer.close)
+            run.restore(trainer)
+            opened.pop_all()
         trainer.run = run
         return trainer
 
@@ -69,6 +89,32 @@ class Trainer(Loop):
             if self.run is not None:
                 self.run.keep(report, self)
             yield report
+        if self.run is not None and not self._in_with:
+            self.close()  # the run is complete: there is nothing left to write
+
+    def __enter__(self) -> Trainer:
+        self._in_with = True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._in_with = False
+        self.close()
+
+    def __del__(self) -> None:
+        """Close a trainer whose loop was abandoned."""
+        with suppress(Exception):
+            self.close()
+
+    def close(self) -> None:
+        """Close the files, release the folder, and close what else was opened; safe twice."""
+        with ExitStack() as stack:  # which goes on where one of them fails
+            if hasattr(self, "learner"):
+                stack.callback(self.learner.close)
+            if self._owns_env and hasattr(self, "env"):
+                self._owns_env = False
+                stack.callback(self.env.close)
+            if self.run is not None:
+                stack.callback(self.run.close)
 
     def save(self) -> Path:
         """Write a checkpoint of the epochs done so far into the run folder."""

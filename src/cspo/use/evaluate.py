@@ -10,6 +10,8 @@ import numpy as np
 
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
+from cspo.runs.trust import allowed_task
+from cspo.settings import check_memory
 from cspo.setup import copies_of, make_environment
 from cspo.streams import stream
 from cspo.types import Episodes
@@ -17,6 +19,7 @@ from cspo.use.intervals import Interval, mean_interval, share_interval
 from cspo.use.load import TrainedPolicy, load
 
 PARALLEL = 10  # environments an evaluation runs side by side
+EPISODE_BYTES = 24  # return, cost and length of one
 PATIENCE = 100_000  # steps without the end of any episode after which an evaluation gives up
 
 
@@ -42,6 +45,7 @@ def evaluate(
     deterministic: bool | None = None,
     env: Any = None,
     cost_fn: Any = None,
+    trust: bool = False,
 ) -> list[EvaluationRow]:
     """Measure a policy on complete episodes, without changing it.
 
@@ -55,8 +59,11 @@ def evaluate(
         seed: Of the environments and of stochastic actions; by default the run's. Its stream
             differs from the one training used, so the episodes are new.
         deterministic: True or False for one row only; by default both.
-        env: The environment object or factory, if the run used one.
+        env: The environment object or factory, if the run used one; or a name, to say that this
+            is what may be imported.
         cost_fn: The cost function, if the run used one.
+        trust: Import the code that the run names as its task, also if the run was not started by
+            this user here. See SECURITY.md.
 
     Returns:
         One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the
@@ -65,17 +72,20 @@ def evaluate(
     policy = run if isinstance(run, TrainedPolicy) else load(run)
     if episodes < 1:
         raise CspoError(f"--episodes must be at least 1, not {episodes}.")
+    check_memory(f"The results of {episodes} episodes", {"--episodes": episodes * EPISODE_BYTES})
     seed = policy.config.seed if seed is None else seed
     if seed < 0:
         raise CspoError(f"--seed must not be negative, not {seed}.")
-    copies = (copies_of(env) if env is not None else None) or min(episodes, PARALLEL)
+    owns_env = env is None or isinstance(env, str)
+    env = allowed_task(policy.config, trust) if env is None else env
+    copies = copies_of(env) or min(episodes, PARALLEL)
     batch = make_environment(policy.config, env, cost_fn, copies)
-    policy.check_sizes(batch)
     modes = (False, True) if deterministic is None else (deterministic,)
     try:
+        policy.check_sizes(batch)
         return [_row(policy, _play(policy, batch, episodes, seed, mode), mode) for mode in modes]
     finally:
-        if env is None:
+        if owns_env:
             batch.close()
 
 

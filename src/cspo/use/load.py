@@ -14,9 +14,12 @@ from cspo.config import TrainConfig
 from cspo.envs.batch import BatchEnv
 from cspo.errors import CspoError
 from cspo.policy.scaling import ActionScaling
-from cspo.runs.checkpoint import list_checkpoints, load_newest
+from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
 from cspo.runs.checkpoint import load as load_checkpoint
+from cspo.runs.console import Console
 from cspo.runs.folder import load_config
+from cspo.runs.schema import check_state
+from cspo.settings import UnknownSettings
 from cspo.setup import build_policy
 from cspo.streams import stream
 from cspo.types import FloatArray
@@ -51,7 +54,10 @@ class TrainedPolicy:
         self.cost_limit = np.array(state["cost_limit"])
         self.clip_actions = bool(facts["clip_actions"])
         self._scaling = ActionScaling(self.action_low, self.action_high)
-        self._policy = build_policy(config, SimpleNamespace(**facts))
+        # What an algorithm that is not known here asked for is what it was given.
+        unknown = isinstance(config.algorithm, UnknownSettings)
+        extra = len(state["policy"]["critics"]) - 1 - len(self.cost_names) if unknown else None
+        self._policy = build_policy(config, SimpleNamespace(**facts), extra)
         self._policy.load_state_dict(state["policy"])
         self._rng = stream(config.seed, "policy")
 
@@ -99,28 +105,36 @@ class TrainedPolicy:
 def load(
     run_dir: Path | str, checkpoint: Path | str | int | None = None, *, plugin: str | None = None
 ) -> TrainedPolicy:
-    """Return the policy of a run.
+    """Return the policy of a run; nothing that the run names is imported for it.
+
+    Says so on the error stream if its newest checkpoint is damaged.
 
     Args:
         run_dir: The run's folder.
         checkpoint: A checkpoint file, or the number of epochs after which it was written; by
-            default the newest that can be read.
-        plugin: File or module with the run's algorithm, if it is not where it was.
+            default the newest that is not damaged.
+        plugin: File or module with the run's algorithm, to be loaded; acting does not need it.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir, plugin)
     folder = run_dir / "checkpoints"
+
+    def accept(state: dict[str, Any]) -> None:
+        check_state(state, config)
+
     if checkpoint is None:
-        state, _ = load_newest(folder)
+        state, notes = load_newest(folder, accept=accept)
+        for note in notes:
+            Console().note(note)
         if state is None:
             command = f"cspo train --resume {run_dir}"
             raise CspoError(f"{run_dir} has no checkpoint yet: train it first, `{command}`.")
         return TrainedPolicy(config, state)
     if isinstance(checkpoint, int):
-        checkpoint = folder / f"epoch-{checkpoint:06d}.safetensors"
+        checkpoint = path_of(folder, checkpoint)
     path = Path(checkpoint)
     if not path.exists():
-        epochs = [str(int(one.stem.removeprefix("epoch-"))) for one in list_checkpoints(folder)]
+        epochs = [str(epoch_of(one)) for one in list_checkpoints(folder)]
         kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
         raise CspoError(f"There is no checkpoint {path}. {kept}")
-    return TrainedPolicy(config, load_checkpoint(path))
+    return TrainedPolicy(config, load_checkpoint(path, accept))

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cspo.config import with_settings
 from cspo.envs.batch import BatchEnv
+from cspo.envs.foreign import REAL_KINDS, ForeignCall, number
 from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.tasks import native_name, task_row
 from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
-from cspo.errors import CspoError
+from cspo.errors import CspoError, EnvironmentFault
+from cspo.runs.trust import allowed_task
 from cspo.setup import copies_of, environment_for, make_environment
 from cspo.use.evaluate import environment_seed
 from cspo.use.load import TrainedPolicy, load
@@ -52,6 +53,7 @@ def record(
     caption: bool = True,
     env: Any = None,
     cost_fn: Any = None,
+    trust: bool = False,
 ) -> Recording:
     """Film a policy.
 
@@ -70,8 +72,9 @@ def record(
         deterministic: Take the mean of the policy; False draws from it as training did.
         seed: As in `evaluate`: the same seed films the first episode that it counts.
         caption: Write return and cost so far into the pictures.
-        env: The environment object or factory, if the run used one.
+        env: As in `evaluate`.
         cost_fn: The cost function, if the run used one.
+        trust: As in `evaluate`.
 
     Raises:
         CspoError: If the environment cannot be drawn or the file cannot be written.
@@ -79,9 +82,11 @@ def record(
     path = check_video(path, episodes, width, height)
     policy = run if isinstance(run, TrainedPolicy) else load(run)
     seed = policy.config.seed if seed is None else seed
+    owns_env = env is None or isinstance(env, str)
+    env = allowed_task(policy.config, trust) if env is None else env
     batch = _make_drawable(policy, env, cost_fn)
     with ExitStack() as opened:
-        if env is None:
+        if owns_env:
             opened.enter_context(closing(batch))
         policy.check_sizes(batch)
         draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
@@ -165,7 +170,7 @@ def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
         factory_of(what, options)
     except CspoError:  # a factory without that option; its environments may draw all the same
         options = config.env_options
-    return make_environment(with_settings(config, env_options=options), env, cost_fn, 1)
+    return make_environment(config, env, cost_fn, 1, options)
 
 
 def _native_source(
@@ -190,17 +195,19 @@ def _own_source(env: BatchEnv) -> tuple[Callable[[], Picture], float]:
 
     def draw() -> Picture:
         try:
-            picture = np.asarray(single.render())
-        except Exception as fault:  # a missing package, or whatever else drawing needs
-            reason = f"{type(fault).__name__}: {fault}"
-            raise CspoError(f"{env.name} cannot draw itself ({reason}).") from fault
-        if picture.ndim != 3 or picture.shape[2] != 3:
+            with ForeignCall("render()", f"the environment {env.name}", single):
+                picture = np.asarray(single.render())
+        except EnvironmentFault as fault:  # a missing package, or whatever else drawing needs
+            raise CspoError(f"{env.name} cannot draw itself ({fault}).") from fault
+        if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype.kind not in REAL_KINDS:
             wanted = "arrays of shape (height, width, 3)"
-            raise CspoError(f"render() of {env.name} must give {wanted}, not {picture.shape}.")
+            found = f"{picture.shape} of {picture.dtype}"
+            raise CspoError(f"render() of {env.name} must give {wanted}, not {found}.")
         return np.ascontiguousarray(picture, dtype=np.uint8)
 
-    rate = (getattr(single, "metadata", None) or {}).get("render_fps") or USUAL_RATE
-    return draw, float(rate)
+    with ForeignCall("metadata", f"the environment {env.name}", single):
+        rate = (getattr(single, "metadata", None) or {}).get("render_fps") or USUAL_RATE
+        return draw, number(rate, "render_fps")
 
 
 def _captioned(picture: Picture, text: str, colour: tuple[int, int, int]) -> Picture:

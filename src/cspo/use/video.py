@@ -95,7 +95,7 @@ class VideoWriter:
 
 def check_target(path: Path | str) -> Path:
     """Return the path of a video to be, or say why it could not be written; costs nothing."""
-    path = Path(path)
+    path = Path(path).absolute()  # an environment may change the current directory
     suffix = path.suffix.lower()
     if suffix not in FASTEST:
         raise CspoError(f"A video is an .mp4 or a .gif file, and {path.name!r} is neither.")
@@ -107,7 +107,8 @@ def check_target(path: Path | str) -> Path:
         raise CspoError(f"{fault}: create it first.")
     trial = path.with_name(f".{path.name}.partial")
     try:
-        trial.touch()
+        trial.unlink(missing_ok=True)  # first: a link would lead elsewhere
+        trial.touch(exist_ok=False)
         trial.unlink()
     except OSError as fault:
         raise CspoError(f"Cannot write {path}: {fault.strerror or fault}.") from fault

@@ -20,6 +20,7 @@ from cspo.envs.navigation.parts import EXTENT
 from cspo.envs.physics.calls import call_double
 from cspo.errors import CspoError
 
+WORDS = 624  # of the state of a Mersenne Twister
 TRIES_PER_OBJECT = 100
 TRIES_PER_LAYOUT = 10_000
 TRIES_PER_GOAL = 10_000
@@ -90,8 +91,10 @@ class Stream:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Put back what `state` returned."""
-        key = np.array(state["key"], np.uint32)
-        inner = {"key": key, "pos": int(state["pos"])}
+        key, place = np.array(state["key"], np.uint32), int(state["pos"])
+        if key.shape != (WORDS,) or not 0 <= place <= WORDS:  # NumPy would read beside the words
+            raise ValueError("this is no state of a random stream")
+        inner = {"key": key, "pos": place}
         self._random.set_state({"bit_generator": "MT19937", "state": inner})
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from cspo.envs.modules import INSTALLED_ONLY
 from cspo.errors import CspoError
 
 OFF = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL that turn drawing off
@@ -110,7 +111,7 @@ def _backend_of(setting: str) -> str:
 
 def _trial(backend: str) -> str | None:
     """Return why a backend does not work, or None if it does."""
-    command = [sys.executable, "-c", TRIAL, backend]
+    command = [sys.executable, "-c", INSTALLED_ONLY + TRIAL, backend]
     how: dict[str, Any] = {"capture_output": True, "text": True, "timeout": PATIENCE}
     try:
         ended = subprocess.run(command, check=False, **how)

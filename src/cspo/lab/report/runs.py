@@ -16,11 +16,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from cspo.algorithms.registry import algorithm_names
 from cspo.config import FREE, read_toml
 from cspo.errors import CspoError
 from cspo.lab.metrics import Recovery, Series, read_series, recovery
+from cspo.runs.files import read_bytes
+from cspo.runs.plain import read_json_table
 from cspo.runs.progress import progress_file
+
+MOST_STEPS = 2.0**53  # whole numbers below are themselves as floating-point numbers
 
 
 @dataclass(frozen=True)
@@ -110,11 +116,13 @@ def _read_started(folders: Iterable[Path]) -> tuple[list[RunResult], list[str]]:
     runs, empty, notes = [], [], []
     for folder in folders:
         file = progress_file(folder)
-        if not file.is_file() or (file.suffix == ".csv" and file.read_bytes().count(b"\n") < 2):
-            empty.append(folder.name)
-            continue
         try:
-            runs.append(_read_run(folder))
+            if not file.exists() or (file.suffix == ".csv" and read_bytes(file).count(b"\n") < 2):
+                empty.append(folder.name)
+            else:
+                runs.append(_read_run(folder))
+        except OSError as fault:
+            notes.append(f"Left out, since it cannot be read: {folder.name}. {fault.strerror}")
         except CspoError as fault:  # one damaged run does not keep the others from being reported
             notes.append(f"Left out, since it cannot be read: {folder.name}. {fault}")
     if empty:
@@ -143,6 +151,8 @@ def _with_steps(path: Path) -> Series:
     series = read_series(path)
     if math.isnan(series.steps[-1]):
         raise CspoError(f"{path} has no column 'steps': a report needs it.")
+    if not (np.abs(series.steps) < MOST_STEPS).all():
+        raise CspoError(f"{path} has a number of steps that is none.")
     return series
 
 
@@ -165,19 +175,18 @@ def variant_of(run: Path, settings: Mapping[str, Any]) -> str:
     from cspo.lab.study.plan import run_id
 
     task, algo, seed = (settings.get(name) for name in ("task", "algo", "seed"))
-    variants = read_toml(study).get("variants", [])
-    names = [str(one.get("name")) for one in variants if isinstance(one, dict)]
+    variants = read_toml(study).get("variants")
+    listed = variants if isinstance(variants, list) else []
+    names = [str(one.get("name")) for one in listed if isinstance(one, dict)]
     ids = {run_id(str(task), str(algo), name, seed or 0): name for name in names}
     return ids.get(folder.name, "")
 
 
 def _summary_facts(folder: Path) -> dict[str, str]:
     """Return where a run comes from: versions, digests, hashes; a run that goes on has none."""
-    try:
-        data = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        versions = dict(data.get("versions") or {})
-    except (OSError, ValueError, TypeError):
-        return {}
+    data = read_json_table(folder / "summary.json")
+    versions = data.get("versions")
+    versions = versions if isinstance(versions, dict) else {}
     names = ("config_digest", "parameter_hash", "commit")
     facts = {name: data[name] for name in names if data.get(name)} | versions
     return {str(name): str(value) for name, value in facts.items()}

@@ -12,7 +12,7 @@ from cspo.lab.report.results import Results, collect
 from cspo.lab.report.seeds import seeds_table
 from cspo.lab.report.tables import main_table, recovery_table, split_table, variants_table
 from cspo.lab.report.versus import improvement_table, versus_table
-from cspo.runs.files import write_bytes, write_text
+from cspo.runs.files import own_folder, write_bytes, write_text
 
 # In the order of the page.
 TABLES: tuple[Callable[[Results], Table], ...] = (
@@ -33,7 +33,12 @@ def write_report(folders: Sequence[Path | str], out: Path | str | None = None) -
 
 def report_folder(folders: Sequence[Path | str], out: Path | str | None = None) -> Path:
     """Return where the report goes."""
-    return Path(folders[0]) / "report" if out is None else Path(out)
+    if out is not None:
+        return Path(out)
+    folder = Path(folders[0]) / "report"
+    if folder.is_symlink():  # which the user did not name
+        raise CspoError(f"{folder} is a link, and is not followed: name a folder with --out.")
+    return folder
 
 
 def all_tables(results: Results) -> list[Table]:
@@ -49,8 +54,9 @@ def write_results(results: Results, out: Path) -> list[Path]:
     _refuse_mixed_limits(results)
     tables = all_tables(results)
     try:
-        for folder in (out, out / "tables", out / "figures"):
-            folder.mkdir(parents=True, exist_ok=True)
+        out.mkdir(parents=True, exist_ok=True)
+        for folder in (out / "tables", out / "figures"):
+            own_folder(folder)
         files = [path for table in tables for path in write_table(table, out / "tables")]
         captions = []
         for name, caption, figure in draw_figures(results):

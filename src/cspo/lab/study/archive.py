@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.repair import difference, is_finished
 from cspo.lab.study.state import StudyFolder
-from cspo.runs.files import write_bytes, write_text, writes_to
+from cspo.runs.files import own_folder, read_bytes, refuse_link, write_bytes, write_text, writes_to
 
 COPIED = ("config.toml", "summary.json")  # settings; results, versions, commit, hashes
 EPOCHS = "progress.csv.gz"
@@ -45,13 +43,24 @@ def archive(study: Path | str, out: Path | str) -> Archived:
         for name in kept:
             run = source.path / "runs" / name
             # Without the time: equal runs give equal bytes.
-            epochs = gzip.compress((run / "progress.csv").read_bytes(), mtime=0)
+            epochs = gzip.compress(read_bytes(run / "progress.csv"), mtime=0)
             _copy(run, target / "runs" / name, EPOCHS, epochs)
         write_text(target / "study.toml", read.text)
-        shutil.rmtree(target / "failures", ignore_errors=True)
-        if any((source.path / "failures").glob("*")):
-            shutil.copytree(source.path / "failures", target / "failures")
+        _copy_failures(source.path / "failures", target / "failures")
     return Archived(kept, [spec.id for spec in read.runs if spec.id not in kept])
+
+
+def _copy_failures(source: Path, target: Path) -> None:
+    """Replace the records of failures in an archive by the study's; what is no file is left out."""
+    found = sorted(source.glob("*.json"))
+    records = [file for file in found if file.is_file() and not file.is_symlink()]
+    if target.is_dir() or records:
+        for old in own_folder(target).glob("*.json"):
+            old.unlink()
+    for file in records:
+        write_bytes(target / file.name, read_bytes(file))
+    if not records and target.is_dir() and not any(target.iterdir()):
+        target.rmdir()
 
 
 def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
@@ -75,17 +84,22 @@ def take_over(study: Study, archive: Path | str, out: StudyFolder) -> list[str]:
         if (other := difference(spec.config, run)) is not None:
             raise CspoError(f"The archived run {spec.id} is another one: {other}.")
         try:
-            _copy(run, target, "progress.csv", gzip.decompress((run / EPOCHS).read_bytes()))
-        except (OSError, EOFError, zlib.error) as error:
-            raise CspoError(f"The archived run {run} cannot be read: {error}.") from error
+            _copy(run, target, "progress.csv", read_bytes(run / EPOCHS))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise CspoError(f"The archived run {run} cannot be read: {reason}.") from error
         taken.append(spec.id)
     return taken
 
 
 def _copy(run: Path, target: Path, name: str, epochs: bytes) -> None:
     """Copy a run: its epochs under a name, then the texts; summary.json, the last, finishes it."""
-    texts = {text: (run / text).read_text(encoding="utf-8") for text in COPIED}
-    target.mkdir(parents=True, exist_ok=True)
+    for file in (*COPIED, EPOCHS, "progress.csv"):
+        refuse_link(run / file)  # a copy would hold what it leads to
+    texts = {text: read_bytes(run / text).decode("utf-8") for text in COPIED}
+    target.parent.parent.mkdir(parents=True, exist_ok=True)
+    for folder in (target.parent, target):
+        own_folder(folder)
     write_bytes(target / name, epochs)
     for text, content in texts.items():
         write_text(target / text, content)

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,10 +23,13 @@ from typing import Any, Protocol
 from cspo.config import to_dict
 from cspo.errors import CspoError
 from cspo.lab.study.grid import RunSpec
+from cspo.runs.files import APPEND, open_plain, own_folder
 
 TASKS = ("cspo.envs.gym", "cspo.envs.velocity.task", "cspo.envs.navigation.task")
 PICTURES = ("cspo.runs.curves", "matplotlib.backends.backend_agg", "matplotlib.figure")
 PRELOADED = ["cspo.lab.study.worker", *TASKS, *PICTURES]
+SAFE = "PYTHONSAFEPATH"
+FILES, FILES_PER_RUN = 32, 4  # descriptors that the scheduler and each of its runs may need
 UNKNOWN = 255  # exit code of a process whose server was killed
 
 
@@ -63,32 +67,48 @@ def is_address(place: str) -> bool:
     return "://" in place
 
 
+def _check_open_files(needed: int) -> None:
+    """Refuse to start where the system allows too few open files; Windows has no such limit."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed != resource.RLIM_INFINITY and allowed < needed:
+        few = f"This process may open {allowed} files, and the study needs {needed}"
+        raise CspoError(f"{few}: raise the limit (`ulimit -n 1024`), or lower --jobs.")
+
+
 class LocalEngine:
     """One process per run on this machine; none of them outlives the program that started it."""
 
     def __init__(self, slots: int) -> None:
         """Train `slots` runs at once."""
         self.slots = slots
+        _check_open_files(FILES + slots * FILES_PER_RUN)
         forks = sys.platform == "linux"
         self._context: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
         if forks:
             from multiprocessing import forkserver
 
             self._context.set_forkserver_preload(PRELOADED)
-            forkserver.ensure_running()  # it imports while this process does
+            with _only_installed_modules():
+                forkserver.ensure_running()  # it imports while this process does
         self._handles: list[LocalHandle] = []
 
     def start(self, spec: RunSpec, folder: Path) -> LocalHandle:
         """Train the run in a process that writes what it prints to the study's folder logs."""
         ours, theirs = self._context.Pipe(duplex=False)
+        folder = folder.absolute()  # an environment may change the current directory
         log = folder.parent.with_name("logs") / f"{spec.id}.log"
         # Plain data: the class of a plugin's settings is not known there yet.
-        arguments = (theirs, to_dict(spec.config), str(folder), str(log))
+        arguments = (theirs, to_dict(spec.config), str(folder), str(log), os.environ.get(SAFE))
         process = self._context.Process(target=_main, args=arguments, name=spec.id)
         # A new process would import the program that starts it: a run needs nothing of that.
         program, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
         try:
-            process.start()
+            with _only_installed_modules():
+                process.start()
         finally:
             sys.modules["__main__"] = program
         theirs.close()
@@ -102,6 +122,27 @@ class LocalEngine:
             if handle.poll() is None:
                 handle.process.kill()
                 handle.process.join()
+
+
+@contextlib.contextmanager
+def _only_installed_modules() -> Iterator[None]:
+    """Keep a new interpreter from importing what lies in the current directory for what it needs.
+
+    A study may have been downloaded into it. Python 3.10 does not know the variable.
+    """
+    before = os.environ.get(SAFE)
+    os.environ[SAFE] = "1"
+    try:
+        yield
+    finally:
+        _set_variable(SAFE, before)
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 @dataclass
@@ -140,11 +181,14 @@ class LocalHandle:
         self.process.terminate()
 
 
-def _main(answer: Any, settings: dict[str, Any], folder: str, log: str) -> None:
+def _main(
+    answer: Any, settings: dict[str, Any], folder: str, log: str, safe_path: str | None
+) -> None:
     """Train one run in a process of its own; answer None, or one line about what went wrong."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpgid(0, 0)  # Ctrl-C is for the program that started this one, which passes it on
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _set_variable(SAFE, safe_path)  # as a user's own processes expect it
     _write_to(log)
     try:
         from cspo.lab.study.worker import work
@@ -172,8 +216,8 @@ def _write_to(log: str) -> None:
     """Send everything this process prints to a file."""
     # On a full disk what is printed is lost, and training says why it stops.
     with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(log), exist_ok=True)
-        with open(log, "ab") as file:
+        own_folder(Path(log).parent)
+        with open(open_plain(Path(log), APPEND), "ab") as file:
             os.dup2(file.fileno(), 1)
             os.dup2(file.fileno(), 2)
 

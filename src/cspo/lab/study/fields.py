@@ -15,8 +15,10 @@ from cspo.algorithms.registry import algorithm_names
 from cspo.config import use_plugin
 from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError, nearest
+from cspo.settings import check_memory
 
 RETRIES = 2
+RUN_BYTES = 4_000  # what the settings of one run take
 REQUIRED = ("name", "tasks", "algorithms", "seeds", "total_steps")
 KEYS = (*REQUIRED, "description", "retries", "plugin", "settings", "algorithm", "task", "variants")
 VARIANT_KEYS = ("name", "algorithms", "settings")
@@ -76,6 +78,9 @@ class StudyFile:
         self.settings = self._settings("[settings]", data.get("settings", {}))
         self.of_algorithm, self.of_task = self._tables("algorithm"), self._tables("task")
         self.variants = self._variants(data.get("variants", []))
+        with self.collects():
+            runs = len(self.seeds) * sum(1 for _ in self.cells())
+            check_memory(f"A study of {runs} runs", {"seeds": runs * RUN_BYTES})
 
     def cells(self) -> Iterator[StudyCell]:
         """Yield every task with every algorithm and each of its variants."""
@@ -130,7 +135,10 @@ class StudyFile:
             return self._items("seeds", value, _wrong_seed, lacking)
         if value < 1:
             self.problems.append(f"seeds = {value}: a count of seeds is at least 1")
-        return list(range(value))
+        with self.collects():  # before they are listed
+            check_memory(f"A study of {value} seeds", {"seeds": value * RUN_BYTES})
+            return list(range(value))
+        return []
 
     def _total_steps(self, value: Any) -> float | None:
         positive = type(value) in (int, float) and 0 < value < math.inf

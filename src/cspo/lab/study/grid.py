@@ -9,7 +9,6 @@ import dataclasses
 import fnmatch
 import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -24,11 +23,9 @@ from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
 from cspo.lab.study.fields import Settings, StudyFile
 from cspo.lab.study.plan import Plan, PlannedRun, StudyProblems, run_id
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from cspo.runs.files import read_bytes
+from cspo.runs.plain import parse_toml
+from cspo.setup import check_training_memory
 
 SHIPPED = resources.files("cspo.lab.study") / "files"
 
@@ -87,8 +84,8 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
     """
     try:
         text, folder = _text_of(source)
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        data = parse_toml(text)
+    except ValueError as error:
         raise StudyProblems(source, [f"this is not valid TOML: {error}"]) from error
     file = StudyFile(data, folder)
     combined = _combine(file)
@@ -122,7 +119,7 @@ def _text_of(source: Path | str) -> tuple[str, Path]:
             raise CspoError(f"There is no shipped study {name!r} and no such file: {hint}")
         return (SHIPPED / f"{name}.toml").read_text(encoding="utf-8"), Path()
     try:
-        return path.read_text(encoding="utf-8"), path.resolve().parent
+        return read_bytes(path).decode("utf-8-sig"), path.resolve().parent
     except OSError as error:
         raise CspoError(f"Cannot read study file {path}: {error.strerror}.") from error
 
@@ -147,7 +144,7 @@ def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
     line = tomli_w.dumps({"plugin": plugin}).rstrip()
     changed = re.sub(r"^\s*plugin\s*=.*$", lambda _: line, text, count=1, flags=re.MULTILINE)
     wanted = {**data, "plugin": plugin}
-    return changed if tomllib.loads(changed) == wanted else tomli_w.dumps(wanted)
+    return changed if parse_toml(changed) == wanted else tomli_w.dumps(wanted)
 
 
 def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
@@ -198,6 +195,7 @@ def _build(task: str, algo: str, settings: Settings) -> TrainConfig | str:
     general = {key: value for (is_own, key), (value, _) in settings.items() if not is_own}
     try:
         config = make_config(task, algo, **({"algorithm": own} | general))
+        check_training_memory(config)
     except CspoError as error:
         return str(error)
     limits, costs = len(config.cost_limit), max(1, len(config.cost_terms))

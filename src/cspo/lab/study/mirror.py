@@ -37,8 +37,8 @@ class Mirror:
             for name in {*self._files(), *failures}:
                 if not self._fetch_file(name):
                     (self.path / name).unlink(missing_ok=True)
-        for name in self.storage.names("runs"):
-            self.fetch_run(name)
+            for name in self.storage.names("runs"):
+                self.fetch_run(name)
         return self.path
 
     def _fetch_file(self, name: str) -> bool:

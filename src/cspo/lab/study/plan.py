@@ -7,12 +7,14 @@ an algorithm or a plugin that it was trained with is gone.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cspo.config import RunSettings, TrainConfig, preset, read_settings, read_toml
+from cspo.algorithms.presets import preset
+from cspo.config import RunSettings, TrainConfig, read_settings, read_toml
 from cspo.errors import CspoError
 from cspo.lab.study.fields import StudyCell, StudyFile
 from cspo.settings import build, check_fields, convert
@@ -54,7 +56,8 @@ class StudyProblems(CspoError):
 def run_id(task: str, algo: str, variant: str, seed: int) -> str:
     """Return what a run of a study is called, which is also the name of its folder."""
     parts = (task.replace("/", "-").replace(":", "-"), algo, variant, f"seed{seed}")
-    return "-".join(part for part in parts if part)
+    # Also in a stranger's file: a name must not lead out of the folder of the runs.
+    return "-".join(part for part in parts if part).replace(os.sep, "-")
 
 
 def read_plan(folder: Path) -> Plan:

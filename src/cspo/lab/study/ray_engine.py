@@ -23,6 +23,7 @@ from typing import Any
 
 from cspo import __version__
 from cspo.config import to_dict
+from cspo.envs.modules import INSTALLED_ONLY
 from cspo.errors import CspoError
 from cspo.lab.study.engine import Outcome
 from cspo.lab.study.grid import RunSpec
@@ -225,7 +226,7 @@ def _connect(ray: Any, address: str) -> None:
         except (OSError, OverflowError):
             raise CspoError(f"There is no Ray cluster at {address}. {started}") from None
     # In another process first: where nothing answers, the library ends the process that asked.
-    command = [sys.executable, "-c", PROBE, address]
+    command = [sys.executable, "-c", INSTALLED_ONLY + PROBE, address]
     try:
         asked = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS)
     except subprocess.TimeoutExpired:

@@ -29,8 +29,16 @@ from cspo.errors import CspoError
 from cspo.lab.study.engine import in_one_line, is_address
 from cspo.lab.study.storage import Storage, StoredRun, Superseded
 from cspo.runs.checkpoint import list_checkpoints
-from cspo.runs.files import write_text, writes_to
-from cspo.runs.folder import RunInUse, hold
+from cspo.runs.claim import RunInUse, hold
+from cspo.runs.files import (
+    APPEND,
+    open_plain,
+    own_folder,
+    refuse_link,
+    write_text,
+    writes_to,
+)
+from cspo.runs.plain import read_json_table
 
 WATCH = 1.0  # seconds between two looks at the owner, the raylet and new checkpoints
 TRIES = 5  # failed copies to storage, one after the other, before training stops
@@ -48,16 +56,13 @@ class SharedRun:
     def claim(self, token: str, *, stop: bool = False) -> None:
         """Make `token` the owner of the run, and every other process that trains it end."""
         with writes_to(f"run folder {self.folder}"):
+            refuse_link(self.folder)
             self.folder.mkdir(parents=True, exist_ok=True)
             write_text(self.folder / ".owner", json.dumps({"token": token, "stop": stop}))
 
     def owner(self) -> dict[str, Any]:
         """Return who may write."""
-        try:
-            data = json.loads((self.folder / ".owner").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        return data if isinstance(data, dict) else {}
+        return read_json_table(self.folder / ".owner")
 
     def is_free(self) -> bool:
         """Whether no process holds the run any more."""
@@ -70,8 +75,8 @@ class SharedRun:
     def keep_log(self, text: str) -> None:
         """Keep what is to be known about a failure, in the study's folder logs."""
         file = self.folder.parent.with_name("logs") / f"{self.name}.log"
-        file.parent.mkdir(exist_ok=True)
-        with open(file, "a", encoding="utf-8") as log:
+        own_folder(file.parent)
+        with open(open_plain(file, APPEND), "a", encoding="utf-8") as log:
             log.write(text)
 
 

@@ -8,17 +8,25 @@ approximately.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import IO, Any
 
 from cspo.config import FREE, TrainConfig, general_fields, read_settings, to_dict
 from cspo.errors import CspoError
-from cspo.runs.checkpoint import DamagedCheckpoint, list_checkpoints, load, load_newest
-from cspo.runs.files import remove_partial_files
-from cspo.runs.folder import RunInUse, free_folder, hold, write_config
+from cspo.runs.checkpoint import (
+    DamagedCheckpoint,
+    has_all_rows,
+    list_checkpoints,
+    load,
+    load_newest,
+)
+from cspo.runs.claim import RunInUse, free_folder, hold
+from cspo.runs.files import own_folder, read_bytes, refuse_link, remove_partial_files, writes_to
+from cspo.runs.folder import write_config
+from cspo.runs.plain import read_json_table
 from cspo.runs.progress import ProgressFile
+from cspo.runs.schema import check_state
 
 PATIENCE = 20.0  # seconds to wait for a process of a study that was killed to be gone as well
 
@@ -29,22 +37,17 @@ def is_finished(epochs: int, folder: Path) -> bool:
     One whose checkpoints were all removed, or can none of them be read, still counts: its results
     are complete.
     """
-    summary = read_json(folder / "summary.json")
-    if not isinstance(summary, dict) or not summary.get("finished"):
+    summary = read_json_table(folder / "summary.json")
+    if not summary.get("finished"):
         return False
-    rows = ProgressFile(folder / "progress.csv").complete_rows()
+    try:
+        rows = ProgressFile(folder / "progress.csv").complete_rows()
+    except CspoError:  # a folder in its place, say
+        return False
     if not summary.get("epochs") == rows == epochs:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
     return all(map(_is_readable, checkpoints[-1:])) or not any(map(_is_readable, checkpoints))
-
-
-def read_json(path: Path) -> Any:
-    """Return what a JSON file holds, or None if it is not there or cannot be read."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
 
 
 def _is_readable(path: Path) -> bool:
@@ -72,8 +75,8 @@ def _settings_in(folder: Path, config: TrainConfig) -> tuple[dict[str, Any], boo
     """Return what config.toml of a run says, and whether it says everything."""
     try:
         there = _flat(read_settings(folder / "config.toml"))
-        ends = (folder / "config.toml").read_text(encoding="utf-8").endswith("\n")
-    except CspoError:
+        ends = read_bytes(folder / "config.toml").endswith(b"\n")
+    except (CspoError, OSError):
         return {}, False  # not there, or cut short
     # A run's settings are written in full, but for those that are None.
     names = [item.name for _, item in general_fields() if item.default is not None]
@@ -91,6 +94,8 @@ def _flat(settings: dict[str, Any]) -> dict[str, Any]:
 
 def prepare(config: TrainConfig, folder: Path) -> list[str]:
     """Make a run fit to be continued; return a sentence for everything that was wrong with it."""
+    with writes_to(f"run folder {folder}"):
+        refuse_link(folder)
     if not folder.is_dir():
         return []
     with _held(folder):
@@ -106,14 +111,16 @@ def prepare(config: TrainConfig, folder: Path) -> list[str]:
             notes.append(f"config.toml {what}: it is written again from the study.")
             write_config(folder, config)
         rows = progress.complete_rows()
-        if progress.path.exists() and not progress.path.read_bytes().endswith(b"\n"):
+        if progress.path.exists() and not read_bytes(progress.path).endswith(b"\n"):
             notes.append("progress.csv ended in the middle of a row: that row is written again.")
         summary = folder / "summary.json"
-        if summary.exists() and read_json(summary) is None:
+        if summary.exists() and not read_json_table(summary):
             summary.unlink()
             notes.append("summary.json could not be read: it is written again.")
         if reason := _beyond_repair(config, checkpoints, rows, notes):
-            aside = free_folder(folder.parent.with_name("damaged"), folder.name)
+            with writes_to(f"study folder {folder.parent.parent}"):
+                damaged = own_folder(folder.parent.with_name("damaged"))
+            aside = free_folder(damaged, folder.name)
             aside.rmdir()  # only the name was wanted
             folder.rename(aside)
             notes.append(f"{reason}: the run starts anew. What was there is in {aside}.")
@@ -135,13 +142,16 @@ def _held(folder: Path) -> IO[str]:
 def _beyond_repair(config: TrainConfig, folder: Path, rows: int, notes: list[str]) -> str | None:
     """Return why a run cannot be continued, or None; damaged checkpoints are added to the notes."""
     try:
-        state, damaged = load_newest(folder, rows)
+        state, damaged = load_newest(folder, rows, lambda found: check_state(found, config))
     except CspoError:
         return "no checkpoint can be read"
     notes += damaged
     done = 0 if state is None else int(state["epoch"])
     if state is None and rows > config.checkpoint_every:
         return f"there is no checkpoint of the {rows} epochs done"
-    if done > rows:
-        return f"progress.csv holds {rows} of the {done} epochs done, and no checkpoint is as old"
+    if state is not None and done > rows:
+        held = f"progress.csv holds {rows} of the {done} epochs done"
+        if not has_all_rows(state):
+            return f"{held}, and no checkpoint is as old"
+        notes.append(f"{held}: the others are built again from the checkpoint.")
     return None

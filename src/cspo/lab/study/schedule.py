@@ -15,13 +15,14 @@ from cspo.lab.study.engine import Engine, Handle, in_one_line
 from cspo.lab.study.grid import RunSpec, Study
 from cspo.lab.study.repair import is_finished, prepare
 from cspo.lab.study.state import RunStatus, State, StudyFolder, status_of
-from cspo.lab.study.view import PlainView
+from cspo.lab.study.view import PlainView, Statuses
 from cspo.runs.files import write_text, writes_to
 from cspo.runs.session import Interrupted, StopRequest
 from cspo.runs.summary import duration
 
 POLL = 0.02  # seconds between two looks at the engine
 LOOK = 0.5  # seconds between two looks at the files of the runs under way
+REST = 10.0  # seconds before a run is tried again that could not be started: a store may come back
 
 
 @dataclass
@@ -85,7 +86,8 @@ class _Scheduler:
     waiting: deque[RunSpec] = field(default_factory=deque)
     running: dict[str, tuple[RunSpec, Handle]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
-    statuses: dict[str, RunStatus] = field(default_factory=dict)
+    resting: dict[str, float] = field(default_factory=dict)  # id: when it may be tried again
+    statuses: Statuses = field(default_factory=Statuses)
 
     def run(self, notes: list[str]) -> Result:
         for spec in self.chosen:
@@ -122,28 +124,36 @@ class _Scheduler:
         return Result(done, failed)
 
     def _loop(self, stop: StopRequest) -> None:
-        asked, looked = False, 0.0
+        asked, looked, told = False, 0.0, set[str]()
         while self.waiting or self.running:
             if stop.requested and not asked:
                 asked = True
                 self.waiting.clear()
                 for _, handle in self.running.values():
                     handle.interrupt()
-            while self.waiting and len(self.running) < self.engine.slots and not stop.requested:
+            while len(self.running) < self.engine.slots and self._is_next_ready():
                 self._start(self.waiting.popleft())
+            if self.running.keys() != told:
+                told = set(self.running)
+                self.out.set_running(told)
             polled = [(spec, handle.poll()) for spec, handle in self.running.values()]
             ended = [(spec, outcome) for spec, outcome in polled if outcome is not None]
             for spec, outcome in ended:
                 del self.running[spec.id]
-                self.out.set_running(self.running)
                 self._ended(spec, outcome.error, stopping=asked)
-            if time.monotonic() - looked > LOOK or ended:
+            if time.monotonic() - looked > LOOK:
                 looked = time.monotonic()
                 for spec, _ in self.running.values():
                     self._look(spec, "running")
                 self.view.update()
             if not ended:
                 time.sleep(POLL)
+
+    def _is_next_ready(self) -> bool:
+        """Whether a run can be started now; those behind one that rests rest longer."""
+        return bool(self.waiting) and (
+            self.resting.get(self.waiting[0].id, 0.0) <= time.monotonic()
+        )
 
     def _start(self, spec: RunSpec) -> None:
         folder = self.out.run(spec)
@@ -156,10 +166,10 @@ class _Scheduler:
             self.view.event("started", f"{spec.id}{begun}")
             handle = self.engine.start(spec, folder)
         except (CspoError, OSError) as error:
+            self.resting[spec.id] = time.monotonic() + REST
             self._failed(spec, in_one_line(error))
             return
         self.running[spec.id] = (spec, handle)
-        self.out.set_running(self.running)
 
     def _ended(self, spec: RunSpec, error: str | None, *, stopping: bool) -> None:
         finished = error is None and is_finished(spec.epochs, self.out.run(spec))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +16,16 @@ from typing import Literal
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.plan import Plan, PlannedRun, read_plan
-from cspo.lab.study.repair import difference, is_finished, read_json
-from cspo.runs.files import try_lock, write_text
+from cspo.lab.study.repair import difference, is_finished
+from cspo.runs.files import (
+    open_lock,
+    open_plain,
+    own_folder,
+    refuse_link,
+    try_lock,
+    write_text,
+)
+from cspo.runs.plain import read_json, read_json_table
 from cspo.runs.progress import constraint_columns, progress_file, read_progress
 
 State = Literal["waiting", "stopped", "running", "finished", "failed"]
@@ -104,7 +113,9 @@ class StudyFolder:
     def held(self) -> Iterator[None]:
         """Hold the study for this process; a second one is refused."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / ".lock", "a") as file:
+        for name in ("runs", "logs", "failures", "damaged"):
+            refuse_link(self.path / name)
+        with open_lock(self.path / ".lock") as file:
             deadline = time.monotonic() + 1.0  # `is_running` may be looking at the lock just now
             while not try_lock(file):
                 if time.monotonic() > deadline:
@@ -119,7 +130,7 @@ class StudyFolder:
     def is_running(self) -> bool:
         """Whether a process is running the study."""
         try:
-            with open(self.path / ".lock") as file:
+            with open(open_plain(self.path / ".lock", os.O_RDONLY)) as file:
                 return not try_lock(file, exclusive=False)
         except OSError:
             return False
@@ -136,7 +147,7 @@ class StudyFolder:
         """Keep the error of a run that failed."""
         record = json.dumps({"attempts": attempts, "error": error}, indent=2)
         with contextlib.suppress(OSError):  # it is printed as well
-            (self.path / "failures").mkdir(exist_ok=True)
+            own_folder(self.path / "failures")
             write_text(self._failure(spec), record + "\n")
 
     def forget_failures(self) -> None:
@@ -146,7 +157,8 @@ class StudyFolder:
 
     def status(self, study: Plan) -> list[RunStatus]:
         """Return how far every run is."""
-        running = set(read_json(self.path / "running.json") or []) if self.is_running() else set()
+        listed = read_json(self.path / "running.json") if self.is_running() else None
+        running = {str(name) for name in listed} if isinstance(listed, list) else set()
         return [self._status(spec, running) for spec in study.runs]
 
     def _status(self, spec: PlannedRun, running: set[str]) -> RunStatus:
@@ -155,8 +167,7 @@ class StudyFolder:
             return status_of(spec, run, "running")
         if not failure.exists():
             return status_of(spec, run)
-        record = read_json(failure)
-        error = str(record.get("error", "")) if isinstance(record, dict) else ""
+        error = str(read_json_table(failure).get("error", ""))
         return status_of(spec, run, "failed", error)
 
 

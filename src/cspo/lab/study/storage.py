@@ -21,18 +21,21 @@ import hashlib
 import io
 import json
 import shutil
+import stat
 import uuid
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cspo.errors import CspoError
-from cspo.runs.checkpoint import SUFFIX, list_checkpoints
+from cspo.runs.checkpoint import SUFFIX, epoch_of, list_checkpoints
+from cspo.runs.plain import parse_json
 
 # Where a write is seen as a whole or not at all, and where there are no folders to be made.
 ATOMIC = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "memory")
 LEFT_OUT = (".lock", ".owner")
+MOST_FILES = 10_000  # of an archive: a run has some dozens
 
 
 class Superseded(CspoError):
@@ -63,7 +66,7 @@ class Storage:
     def read_json(self, name: str) -> dict[str, Any]:
         """Return a JSON object, or an empty one if it is not there or cannot be read."""
         try:
-            data = json.loads(self.read(name) or b"{}")
+            data = parse_json(self.read(name) or b"{}")
         except ValueError:
             return {}
         return data if isinstance(data, dict) else {}
@@ -86,7 +89,9 @@ class Storage:
         with self._explained(), contextlib.suppress(FileNotFoundError):
             self._files.invalidate_cache()
             paths = self._files.ls(f"{self._root}/{folder}", detail=False)
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+        # A store knows no folders: a key may well be "runs/../x".
+        names = {path.rstrip("/").rpartition("/")[2] for path in paths}
+        return sorted(name for name in names if is_plain(name))
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -175,9 +180,9 @@ class StoredRun:
         pointer = self._pointer()
         current = str(pointer.get("archive", ""))
         for name in dict.fromkeys([current, *reversed(self._archives())]):
-            content = self.storage.read(f"{self._at}/{name}") if name else None
+            content = self.storage.read(f"{self._at}/{name}") if is_plain(name) else None
             digest = pointer.get("sha256") if name == current else None
-            if content is not None and _is_intact(content, digest):
+            if content is not None and holds_plain_files(content) and _is_intact(content, digest):
                 unpack(content, folder)
                 return name
         return ""
@@ -193,7 +198,7 @@ def pack(folder: Path) -> tuple[int, bytes]:
     a checkpoint before it is written; rows after it are taken back when the run is resumed.
     """
     checkpoints = list_checkpoints(folder / "checkpoints")
-    epochs = int(checkpoints[-1].stem.removeprefix("epoch-")) if checkpoints else 0
+    epochs = epoch_of(checkpoints[-1]) if checkpoints else 0
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     others = [path for path in files if path.suffix not in (SUFFIX, ".partial")]
     content = io.BytesIO()
@@ -204,6 +209,39 @@ def pack(folder: Path) -> tuple[int, bytes]:
                 entry = zipfile.ZipInfo(path.relative_to(folder).as_posix())
                 archive.writestr(entry, path.read_bytes())
     return epochs, content.getvalue()
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is that of a file in a folder, and leads nowhere else."""
+    fits = len(name.encode(errors="replace")) < 256
+    return fits and name not in ("", ".", "..") and not set(name) & set("/\\\0")
+
+
+def holds_plain_files(content: bytes) -> bool:
+    """Whether an archive is such as `pack` makes; whoever can write to storage may put any there.
+
+    Files in folders of it and nothing else, not compressed: it cannot unpack to more than it is.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError):
+        return False
+    names = {entry.filename for entry in entries}
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    return (
+        len(names) == len(entries) <= MOST_FILES
+        and names.isdisjoint(folders)
+        and sum(entry.file_size for entry in entries) <= len(content)
+        and all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+        and all(_is_file(entry) for entry in entries)
+        and all(is_plain(part) for name in names for part in name.split("/"))
+    )
+
+
+def _is_file(entry: zipfile.ZipInfo) -> bool:
+    """Whether a member is a file by its mode, no folder, link, pipe or device; and not locked."""
+    return not entry.flag_bits & 1 and stat.S_IFMT(entry.external_attr >> 16) in (0, stat.S_IFREG)
 
 
 def unpack(content: bytes, folder: Path) -> None:
@@ -224,6 +262,8 @@ def _is_intact(content: bytes, digest: Any) -> bool:
         return False
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            return archive.testzip() is None
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return False
+            # Ours are not compressed: one that unpacks to more was made to fill disks.
+            sizes = sum(entry.file_size for entry in archive.infolist())
+            return sizes <= len(content) and archive.testzip() is None
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError):
+        return False  # the last two: encrypted, or packed in a way that Python does not know

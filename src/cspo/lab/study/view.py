@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import fmean
 from typing import IO, Any
 
 from cspo.lab.study.grid import Study
@@ -17,7 +17,6 @@ ORDER = ("running", "failed", "stopped", "waiting", "finished")  # where not all
 STYLES = dict(zip(ORDER, ("bold", "bold red", "yellow", "dim", "green"), strict=True))
 NUMBERS = ("done", "return", "cost/limit", "steps/s", "left")  # columns beside run and state
 PLAIN_WIDTH = 150  # of a table that goes to a file
-Statuses = Mapping[str, RunStatus]  # by the id of the run
 
 
 def make_view(stream: IO[str] | None = None) -> PlainView:
@@ -26,18 +25,52 @@ def make_view(stream: IO[str] | None = None) -> PlainView:
     return LiveView(stream) if stream.isatty() else PlainView(stream)
 
 
-def seconds_left(statuses: Collection[RunStatus], slots: int) -> float:
-    """Return the time left at the speeds seen on the same task, or on any; nan if there is none."""
-    speeds: dict[str, list[float]] = {}
-    for status in statuses:
+class Statuses(dict[str, RunStatus]):
+    """How far runs are, by id, with what is counted over all of them.
+
+    The counts are kept up to date: a study of thousands of runs asks for them whenever one ends.
+    """
+
+    def __init__(self, statuses: Iterable[RunStatus] = ()) -> None:
+        """Begin with some."""
+        super().__init__()
+        self.states: Counter[str] = Counter()
+        self._left: Counter[tuple[str, float]] = Counter()  # (task, steps): runs not ended
+        self._speeds: dict[str, tuple[float, int]] = {}  # task: sum of speeds seen, their number
+        for status in statuses:
+            self[status.id] = status
+
+    def __setitem__(self, name: str, status: RunStatus) -> None:
+        """Put a status in the place of the one before."""
+        if name in self:
+            self._count(self[name], -1)
+        self._count(status, 1)
+        super().__setitem__(name, status)
+
+    def _count(self, status: RunStatus, change: int) -> None:
+        self.states[status.state] += change
         if status.steps_per_second > 0:
-            speeds.setdefault(status.task, []).append(status.steps_per_second)
-    if not speeds:
-        return math.nan
-    anywhere = [speed for seen in speeds.values() for speed in seen]
-    going = [status for status in statuses if status.state not in ("finished", "failed")]
-    left = [status.steps_left / fmean(speeds.get(status.task, anywhere)) for status in going]
-    return max(sum(left) / max(slots, 1), max(left, default=0.0))
+            total, number = self._speeds.get(status.task, (0.0, 0))
+            speed = change * status.steps_per_second
+            self._speeds[status.task] = total + speed, number + change
+        if status.state not in ("finished", "failed"):
+            key = status.task, status.steps_left
+            self._left[key] += change
+            if not self._left[key]:
+                del self._left[key]
+
+    def seconds_left(self, slots: int) -> float:
+        """Return the time left at the speeds seen on the same task, or on any; nan without any."""
+        seen = {task: sums for task, sums in self._speeds.items() if sums[1]}
+        if not seen:
+            return math.nan
+        anywhere = tuple(map(sum, zip(*seen.values(), strict=True)))
+        longest, whole = 0.0, 0.0
+        for (task, steps), runs in self._left.items():
+            total, number = seen.get(task, anywhere)
+            seconds = steps * number / total
+            longest, whole = max(longest, seconds), whole + runs * seconds
+        return max(whole / max(slots, 1), longest)
 
 
 def cost_text(status: RunStatus) -> str:
@@ -56,11 +89,11 @@ class PlainView:
     def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
         """Begin; `statuses` are looked at again whenever something is shown."""
         self.slots, self.statuses = slots, statuses
-        states = [status.state for status in statuses.values()]
-        kept = f", {states.count('finished')} finished already" if "finished" in states else ""
-        begun = f", {states.count('stopped')} to continue" if "stopped" in states else ""
-        part = f" of {len(study.runs)}" if len(states) < len(study.runs) else ""
-        runs = f"{len(states)}{part} runs{kept}{begun}"
+        finished, stopped = statuses.states["finished"], statuses.states["stopped"]
+        kept = f", {finished} finished already" if finished else ""
+        begun = f", {stopped} to continue" if stopped else ""
+        part = f" of {len(study.runs)}" if len(statuses) < len(study.runs) else ""
+        runs = f"{len(statuses)}{part} runs{kept}{begun}"
         self.say(f"study {study.name}: {runs}, {slots} at a time, in {folder}")
 
     def event(self, kind: str, text: str) -> None:
@@ -69,10 +102,9 @@ class PlainView:
 
     def ended(self, status: RunStatus) -> None:
         """Tell what a run came to, and how far the study is."""
-        states = [other.state for other in self.statuses.values()]
-        left = duration(seconds_left(self.statuses.values(), self.slots))
+        done, left = self.statuses.states["finished"], self.statuses.seconds_left(self.slots)
         numbers = f"return {short_number(status.episode_return)}, cost {cost_text(status)}"
-        all_runs = f"{states.count('finished')} of {len(states)} finished, {left} left"
+        all_runs = f"{done} of {len(self.statuses)} finished, {duration(left)} left"
         self.event(status.state, f"{status.id}: {numbers}  ({all_runs})")
 
     def update(self) -> None:
@@ -92,10 +124,11 @@ class LiveView(PlainView):
     def __init__(self, stream: IO[str]) -> None:
         """Draw on the terminal behind a stream."""
         super().__init__(stream)
-        from rich.console import Console
         from rich.live import Live
 
-        console = self.console = Console(file=stream, highlight=False)
+        from cspo.runs.terminal import Terminal
+
+        console = self.console = Terminal(file=stream, highlight=False)
         self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stderr=False)
 
     def start(self, study: Study, folder: Path, slots: int, statuses: Statuses) -> None:
@@ -114,7 +147,7 @@ class LiveView(PlainView):
         self.live.update(self._table(max(self.console.height - 6, 3)), refresh=True)
 
     def _table(self, rows: int) -> Any:
-        return table(self.statuses.values(), self.slots, self.console.width, rows)
+        return table(self.statuses, self.slots, self.console.width, rows)
 
     def say(self, text: str) -> None:
         """Print above the table."""
@@ -126,15 +159,15 @@ class LiveView(PlainView):
         self.console.print(self._table(len(self.statuses)))
 
 
-def table(statuses: Collection[RunStatus], slots: int, width: int, rows: int) -> Any:
+def table(statuses: Statuses, slots: int, width: int, rows: int) -> Any:
     """Return the table of a study, of at most so many rows, and the line under it."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    first = sorted(statuses, key=lambda status: ORDER.index(status.state))
+    first = sorted(statuses.values(), key=lambda status: ORDER.index(status.state))
     fitting = {status.id for status in first[:rows]}
-    shown = [status for status in statuses if status.id in fitting]
+    shown = [status for status in statuses.values() if status.id in fitting]
     gap = 2 if width >= 100 else 1
     drawn = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False)
     costs = max([10, *(len(cost_text(status)) for status in shown)])
@@ -157,15 +190,15 @@ def table(statuses: Collection[RunStatus], slots: int, width: int, rows: int) ->
     return Group(drawn, Text(count(statuses, slots, len(shown))))
 
 
-def count(statuses: Collection[RunStatus], slots: int, shown: int) -> str:
+def count(statuses: Statuses, slots: int, shown: int) -> str:
     """Return the line under the table: the number of runs in each state, the time left in all."""
-    states = [status.state for status in statuses]
-    known = [state for state in ("finished", *ORDER[:-1]) if state in states]
-    parts = ", ".join(f"{states.count(state)} {state}" for state in known)
-    left = seconds_left(statuses, slots)
+    states = statuses.states
+    known = [state for state in ("finished", *ORDER[:-1]) if states[state]]
+    parts = ", ".join(f"{states[state]} {state}" for state in known)
+    left = statuses.seconds_left(slots)
     time_left = f"; {duration(left)} left in all" if left > 0 else ""
-    hidden = f"; {len(states) - shown} not shown" if shown < len(states) else ""
-    return f"{len(states)} runs: {parts}{time_left}{hidden}"
+    hidden = f"; {len(statuses) - shown} not shown" if shown < len(statuses) else ""
+    return f"{len(statuses)} runs: {parts}{time_left}{hidden}"
 
 
 def _shortened(name: str, width: int) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cspo.config import TrainConfig, from_dict
-from cspo.lab.study.repair import prepare
+from cspo.errors import CspoError
+from cspo.lab.study.repair import difference, prepare
 from cspo.runs.folder import holds_run, load_config
 from cspo.runs.session import train_to_end
 from cspo.runs.trainer import Trainer
@@ -23,16 +24,19 @@ def work(settings: dict[str, Any], folder: str) -> None:
         Interrupted: If the process was asked to stop; everything finished is on disk.
         CspoError: If something is wrong that trying again does not mend by itself.
     """
-    config, path = from_dict(settings), Path(folder)
+    config, path = from_dict(settings), Path(folder).absolute()
     prepare(config, path)
     trainer = _resumed(config, path) if holds_run(path) else Trainer(config, run_dir=path)
-    train_to_end(trainer, owns_env=True, quiet=True)
+    train_to_end(trainer, quiet=True)
 
 
 def _resumed(config: TrainConfig, path: Path) -> Trainer:
+    """Continue a run; what may be imported is what the study names, whatever the folder says."""
+    if (other := difference(config, path)) is not None:
+        raise CspoError(f"{other}.")
     changes: dict[str, Any] = {}
-    if config.threads != load_config(path, config.plugin).threads:
+    if config.threads != load_config(path).threads:
         changes["threads"] = config.threads
     if config.plugin is not None:
         changes["plugin"] = config.plugin
-    return Trainer.resume(path, **changes)
+    return Trainer.resume(path, env=config.task, **changes)

@@ -1,0 +1,1 @@
+"""Hostile and malformed inputs, kind by kind, for `benchmarks/campaign.py`."""
