@@ -16,6 +16,7 @@ from cspo.envs.modules import names_code
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
+from cspo.policy.distribution import Distribution
 from cspo.policy.networks import parameter_count
 from cspo.policy.policy import Policy
 from cspo.settings import check_memory
@@ -78,18 +79,22 @@ def make_environment(
 
 def check_training_memory(config: TrainConfig) -> None:
     """Refuse settings that cannot fit into memory whatever the sizes of the environment are."""
-    check_memory("Training with these settings", training_bytes(config, 1, 1))
+    check_memory("Training with these settings", training_bytes(config, 1, Distribution(1)))
 
 
-def training_bytes(config: TrainConfig, observation_size: int, action_size: int) -> dict[str, int]:
+def training_bytes(
+    config: TrainConfig, observation_size: int, distribution: Distribution
+) -> dict[str, int]:
     """Return the bytes that training takes at least, by the setting that decides them."""
     num_costs, hidden = len(config.cost_limit), config.policy.hidden_sizes
-    layers = [(observation_size, *hidden, size) for size in (action_size, *[1] * (1 + num_costs))]
+    outputs = (distribution.output_size, *[1] * (1 + num_costs))
+    layers = [(observation_size, *hidden, size) for size in outputs]
     parameters = sum(map(parameter_count, layers))
     row = sum(sizes[0] + sum(sizes[1:]) + 2 * max(sizes[1:]) for sizes in layers)
-    # Observation, noise, action and mean in float32; reward and costs in float64, advantages and
-    # targets in float32; two flags.
-    sample = 4 * observation_size + 12 * action_size + 20 + 16 * num_costs
+    # Observation, noise, action and outputs in float32; reward and costs in float64, advantages
+    # and targets in float32; two flags.
+    acting = 8 * distribution.action_size + 4 * distribution.output_size
+    sample = 4 * observation_size + acting + 20 + 16 * num_costs
     return {
         "--hidden-sizes": 16 * parameters,  # with their gradient and Adam's two moments
         "--steps-per-epoch": config.run.steps_per_epoch * sample,
@@ -152,18 +157,21 @@ def build_policy(config: TrainConfig, env: Any, extra_critics: int | None = None
     num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
     if extra_critics is None:
         extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
-    sizes = env.observation_size, env.action_size, num_costs
-    networks = training_bytes(config, *sizes[:2])["--hidden-sizes"] // 2  # without the moments
+    choices = tuple(getattr(env, "action_choices", ()))
+    distribution = Distribution.of(env.action_size, choices)
+    needed = training_bytes(config, env.observation_size, distribution)
+    networks = needed["--hidden-sizes"] // 2  # without the moments
     check_memory("The networks", {"--hidden-sizes": networks})
-    return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)
+    sizes = env.observation_size, env.action_size, num_costs
+    return Policy(*sizes, config.policy, rng, choices=choices, extra_critics=extra_critics)
 
 
 def build_learner(
     config: TrainConfig, policy: Policy, rng: np.random.Generator
 ) -> MinibatchLearner:
     """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
-    sizes = policy.actor.mlp.sizes
-    check_memory("Training with these settings", training_bytes(config, sizes[0], sizes[-1]))
+    sizes = policy.observation_size, policy.actor.distribution
+    check_memory("Training with these settings", training_bytes(config, *sizes))
     return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
 
 

@@ -83,11 +83,14 @@ class TrainedPolicy:
             wanted = f"({size},) or (B, {size})"
             raise CspoError(f"The policy takes observations of shape {wanted}, not {raw.shape}.")
         x = self._policy.normaliser(np.atleast_2d(raw))
+        actor = self._policy.actor
         with single_threaded_math():
-            action = self._policy.actor.mlp.predict(x)[0]  # (B, A)
-        if not deterministic:
-            std = np.exp(self._policy.actor.log_std)
-            action = action + self._rng.standard_normal(action.shape, dtype=np.float32) * std
+            output = actor.outputs(x)  # (B, O)
+        if deterministic:
+            action = actor.distribution.mode(output)  # (B, A)
+        else:
+            noise = actor.distribution.noise(self._rng, (len(x),), actor.log_std)
+            action = actor.distribution.sample(output, noise)
         scaled = self._scaling(action, clip=self.clip_actions if clip is None else clip)
         return np.asarray(scaled[0] if raw.ndim == 1 else scaled)
 
