@@ -11,6 +11,7 @@ from cspo.algorithms import get_algorithm
 from cspo.algorithms.learner import Learner
 from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
+from cspo.envs.batch import Extras, extras_of
 from cspo.envs.make import is_batch_env
 from cspo.envs.modules import names_code
 from cspo.errors import CspoError
@@ -131,7 +132,22 @@ def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
         "cost_fn": cost_fn is not None,
         "time_limit": env.time_limit,
         "clip_actions": bool(getattr(env, "clip_actions", False)),
+        **_space_facts(extras_of(env)),
     }
+
+
+def _space_facts(extras: Extras) -> dict[str, Any]:
+    seen, done, mask = extras.observation_layout, extras.action_layout, extras.observation_as_is
+    return {
+        "action_choices": list(extras.action_choices),
+        "observation_as_is": None if mask is None else np.array(mask),
+        "observation_space": None if seen is None else seen.description,
+        "action_space": None if done is None else done.description,
+    }
+
+
+# Of checkpoints that were written before there were other spaces than boxes.
+EARLIER_FACTS = _space_facts(Extras())
 
 
 def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
@@ -141,6 +157,8 @@ def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
     if now["cost_fn"] and not saved["cost_fn"]:
         raise CspoError("This run used no cost_fn: leave it out.")
     for name, value in now.items():
+        if name not in saved and name in EARLIER_FACTS:
+            continue
         before = np.asarray(saved[name])
         if not np.array_equal(before, np.asarray(value)):
             raise CspoError(
@@ -157,13 +175,15 @@ def build_policy(config: TrainConfig, env: Any, extra_critics: int | None = None
     num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
     if extra_critics is None:
         extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
-    choices = tuple(getattr(env, "action_choices", ()))
+    choices, as_is = extras_of(env)[:2]
     distribution = Distribution.of(env.action_size, choices)
     needed = training_bytes(config, env.observation_size, distribution)
     networks = needed["--hidden-sizes"] // 2  # without the moments
     check_memory("The networks", {"--hidden-sizes": networks})
     sizes = env.observation_size, env.action_size, num_costs
-    return Policy(*sizes, config.policy, rng, choices=choices, extra_critics=extra_critics)
+    return Policy(
+        *sizes, config.policy, rng, choices=choices, as_is=as_is, extra_critics=extra_critics
+    )
 
 
 def build_learner(

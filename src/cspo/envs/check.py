@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from cspo.envs.batch import BatchEnv
+from cspo.envs.batch import BatchEnv, FloatArray, extras_of
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch, sizes_left_open
 from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
-from cspo.envs.trial import Trial
+from cspo.envs.trial import Trial, uniform_actions
 from cspo.errors import CspoError, EnvironmentFault, told, users_place
 
 TRIAL_STEPS = 2000  # random steps of one trial
@@ -95,13 +95,20 @@ def _check(
             batch.close()
 
 
+def random_actions(batch: BatchEnv, generator: np.random.Generator) -> FloatArray:
+    """Return flat actions (N, A) within the bounds, uniform, the choices whole numbers."""
+    choices = len(extras_of(batch).action_choices)
+    return uniform_actions(
+        *(batch.action_low, batch.action_high, choices, generator), batch.num_envs
+    )
+
+
 def _try_batch(batch: BatchEnv) -> None:
     """Take random steps as training does, and save what it saves; a fault is raised."""
     generator, deadline = np.random.default_rng(1), time.perf_counter() + TRIAL_SECONDS / 2
-    low, high = np.asarray(batch.action_low), np.asarray(batch.action_high)
     batch.reset(seed=3)
     for _ in range(max(TRIAL_STEPS // 4, 1)):
-        result = batch.step(generator.uniform(low, high, (batch.num_envs, batch.action_size)))
+        result = batch.step(random_actions(batch, generator))
         for name, values in result._asdict().items():
             if name != "final_observation" and not np.isfinite(values).all():
                 copy = int(np.argwhere(~np.isfinite(values))[0][0])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, NoReturn
 
 import numpy as np
 
 from cspo.envs.foreign import ForeignCall, WrongAnswer, number, numbers, truth
 from cspo.envs.gym_batch import named_costs, split_step
-from cspo.envs.gym_facts import names_of_costs, space_problem, time_limit_of
+from cspo.envs.gym_facts import names_of_costs, time_limit_of
+from cspo.envs.layout import FloatArray, Misfit
+from cspo.envs.spaces import action_bounds, layouts_of, space_problem
 from cspo.errors import CspoError, EnvironmentFault, shown
 
 
@@ -75,12 +78,14 @@ class Trial:
 
     def _check_spaces(self) -> None:
         for what in ("observation", "action"):
-            problem = space_problem(getattr(self.env, f"{what}_space", None), what)
+            problem = space_problem(self.env, what)
             if problem is not None:
                 self.say(f"{problem[0].upper()}{problem[1:]}.")
         if self.problems:
             raise _TrialOver
-        if not (self.env.action_space.low < self.env.action_space.high).all():
+        self.observations, self.actions = layouts_of(self.env, "")
+        self.bounds = action_bounds(self.env.action_space, self.actions)
+        if not (self.bounds[0] < self.bounds[1]).all():
             self.advise("The range of its actions is empty: action_space.low must be below high.")
 
     def _reset(self, seed: int | None) -> Any:
@@ -99,9 +104,13 @@ class Trial:
         return answer[0]
 
     def _check_observation(self, observation: Any, where: str) -> None:
+        space = self.env.observation_space
+        if not self.observations.box:
+            self._check_nested(observation, where)
+            return
         with ForeignCall(where, code=self.env):
             numbers(observation, "an observation")
-        space, array = self.env.observation_space, np.asarray(observation)
+        array = np.asarray(observation)
         gave, says = f"{where} gave an observation of", "; observation_space says"
         if array.shape != space.shape:
             tell = self.advise if array.size == np.prod(space.shape) else self.say
@@ -113,6 +122,18 @@ class Trial:
             self.say(f"{where} gave a non-finite observation (NaN or infinity).")
         elif (array < space.low).any() or (array > space.high).any():
             self.advise(f"{where} gave an observation outside the limits of observation_space.")
+
+    def _check_nested(self, observation: Any, where: str) -> None:
+        """Check an observation of a space that is not a single box."""
+        try:
+            row = self.observations.flatten(observation)
+        except Misfit as fault:
+            self.say(f"{where} gave {fault}.")
+            return
+        if not np.isfinite(row).all():
+            self.say(f"{where} gave a non-finite observation (NaN or infinity).")
+        elif not self.env.observation_space.contains(observation):
+            self.advise(f"{where} gave an observation that observation_space does not contain.")
 
     def _check_picture(self) -> None:
         if getattr(self.env, "render_mode", None) != "rgb_array":
@@ -126,9 +147,17 @@ class Trial:
             self.advise(str(fault))
 
     def _action(self, generator: np.random.Generator) -> Any:
-        space = self.env.action_space
-        low, high = np.maximum(space.low, -1e3), np.minimum(space.high, 1e3)
-        return generator.uniform(low, np.maximum(low, high)).astype(space.dtype)
+        row = uniform_actions(*self.bounds, len(self.actions.choices), generator, 1)[0]
+        return self.actions.decode(row)
+
+    def _copied(self, observation: Any) -> Any:
+        """Return an observation to compare; an environment may go on to use its array."""
+        try:
+            if not self.observations.box:
+                return self.observations.flatten(observation)
+            return np.array(numbers(observation, "an observation"), np.float64)
+        except (WrongAnswer, Misfit):
+            return np.empty(0)  # said by the longer trial
 
     def _check_reproducible(self) -> None:
         """Reset twice with one seed and take the same steps: everything must come out equal."""
@@ -143,7 +172,7 @@ class Trial:
 
     def _short_run(self) -> list[Any]:
         """Return the observations of a reset and up to three steps, always the same ones."""
-        generator, observations = np.random.default_rng(5), [_copied(self._reset(seed=7))]
+        generator, observations = np.random.default_rng(5), [self._copied(self._reset(seed=7))]
         for _ in range(3):
             try:
                 with ForeignCall("step()"):
@@ -154,7 +183,7 @@ class Trial:
                 break  # said by the longer trial
             if ended:
                 break
-            observations.append(_copied(observation))
+            observations.append(self._copied(observation))
         return observations
 
     def _check_steps(self, steps: int, seconds: float) -> None:
@@ -178,7 +207,7 @@ class Trial:
 
     def _step(self, before: Any, action: Any) -> tuple[Any, bool]:
         """Take one step; return the observation and whether the episode ended."""
-        before = np.array(before)
+        before = np.array(before) if self.observations.box else deepcopy(before)
         with ForeignCall("step()", code=self.env):
             answer = self.env.step(action)
             observation, reward, cost, terminated, truncated, info = split_step(answer)
@@ -247,9 +276,13 @@ class Trial:
             self.advise(f"The cost was negative: {meant}.")
 
 
-def _copied(observation: Any) -> Any:
-    """Return an observation to compare; an environment may go on to use its array."""
-    try:
-        return np.array(numbers(observation, "an observation"), np.float64)
-    except WrongAnswer:
-        return np.empty(0)  # said by the longer trial
+def uniform_actions(
+    low: FloatArray, high: FloatArray, choices: int, generator: np.random.Generator, rows: int
+) -> FloatArray:
+    """Return flat actions (rows, A) within bounds; the last `choices` columns whole numbers."""
+    low, high = np.maximum(low, -1e3), np.minimum(high, 1e3)
+    high = np.maximum(low, high) + (np.arange(len(low)) >= len(low) - choices)
+    actions = generator.uniform(low, high, (rows, len(low)))
+    if choices:
+        actions[:, -choices:] = np.floor(actions[:, -choices:])
+    return actions

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cspo.policy.actor import Actor, Critics
 from cspo.policy.distribution import Distribution
@@ -35,15 +36,21 @@ class Policy:
         rng: np.random.Generator,
         *,
         choices: Sequence[int] = (),
+        as_is: NDArray[np.bool_] | None = None,
         extra_critics: int = 0,
     ) -> None:
-        """Draw the initial networks from `rng`; the last of the action's columns are `choices`."""
+        """Draw the initial networks from `rng`.
+
+        The last of the action's columns are `choices`; observations are standardised but for the
+        columns `as_is`.
+        """
         self.observation_size, self.num_costs = observation_size, num_costs
         self.normaliser = Normaliser(
             observation_size,
             settings.observation_clip,
             settings.observation_std_floor,
             settings.normalise_observations,
+            as_is,
         )
         rewards, costs = settings.normalise_rewards, settings.normalise_costs
         self.signals = SignalNormaliser(num_costs, rewards, costs)
