@@ -110,6 +110,7 @@ class GymBatchEnv(BatchEnv):
         )
         self.observation_as_is = self.observation_layout.as_is
         self.action_choices = self.action_layout.choices
+        self._is_box, self._decode = self.observation_layout.box, self.action_layout.decode
         self.action_low, self.action_high = action_bounds(
             self.envs[0].action_space, self.action_layout
         )
@@ -201,7 +202,7 @@ class GymBatchEnv(BatchEnv):
 
     def _step_one(self, index: int, action: FloatArray) -> tuple[Any, Any, Any, Any, Any]:
         """Step one environment; return observation, reward, cost and the flags as they came."""
-        raw_action = self.action_layout.decode(action)
+        raw_action = self._decode(action)
         before = self._raw[index]
         answer = self.envs[index].step(raw_action)
         observation, reward, cost, terminated, truncated, info = split_step(answer)
@@ -227,7 +228,7 @@ class GymBatchEnv(BatchEnv):
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
-        if not self.observation_layout.box:
+        if not self._is_box:
             try:
                 self.observation_layout.write(observation, self._result.observation[index])
             except Misfit as fault:

@@ -87,8 +87,13 @@ def _writer(leaf: Leaf, begin: int) -> Callable[[Any, FloatArray], None]:
         return write_numbers
     offsets = begin + np.cumsum([0, *leaf.options[:-1]])
     options, start = np.array(leaf.options), np.array(leaf.start)
+    first, count, single = leaf.start[0], leaf.options[0], leaf.kind == "discrete"
 
     def write_options(value: Any, row: FloatArray) -> None:
+        if single and type(value) in (int, np.int64) and 0 <= value - first < count:
+            row[begin:end] = 0.0
+            row[begin + value - first] = 1.0
+            return
         chosen = _flat(value, size, "iub", where).astype(np.int64) - start
         if ((chosen < 0) | (chosen >= options)).any():
             raise Misfit(f"an observation{where} of {value!r:.40}, which is no option there")
@@ -156,14 +161,17 @@ class ActionLayout:
                 choice = codecs[-1].end
         return codecs
 
-    def decode(self, row: FloatArray) -> Any:
+    @cached_property
+    def decode(self) -> Callable[[FloatArray], Any]:
         """Return the raw action of a row (A,); `encode` is its inverse.
 
         Numbers are converted to the type of their box, whole ones rounded, and not clipped
-        otherwise.
+        otherwise. A function that is made once: it is called for every environment and step.
         """
-        values = iter([codec.decode(row) for codec in self._codecs])
-        return _assemble(self.description, values)
+        decoders = [_decoder(codec, self.size) for codec in self._codecs]
+        if not self.nested:
+            return decoders[0]
+        return lambda row: _assemble(self.description, iter([one(row) for one in decoders]))
 
     def encode(self, action: Any) -> FloatArray:
         """Return the row (A,) of a raw action."""
@@ -185,33 +193,38 @@ class _Codec:
 
     def __init__(self, leaf: Leaf, begin: int) -> None:
         self.leaf, self.begin = leaf, begin
-        discrete = bool(leaf.options)
-        self.end = begin + (_columns(leaf) if discrete else leaf.size)
-        self._dtype = np.dtype(leaf.dtype)
-        self._open = np.array([k > 1 for k in leaf.options], dtype=bool)
-        self._start = np.array(leaf.start, dtype=np.int64)
-        self._limits: tuple[float, float] | None = None
-        if leaf.kind == "box" and self._dtype.kind in "iu":
-            info = np.iinfo(self._dtype)
-            self._limits = float(max(info.min, -EXACT)), float(min(info.max, EXACT))
-
-    def decode(self, row: FloatArray) -> Any:
-        leaf, part = self.leaf, row[self.begin : self.end]
-        if leaf.kind == "discrete":
-            return leaf.start[0] + (int(part[0]) if len(part) else 0)
-        if leaf.kind == "multi_discrete":
-            chosen = self._start.copy()
-            chosen[self._open] += part.astype(np.int64)
-            return chosen.astype(self._dtype).reshape(leaf.shape)
-        if self._limits is not None:
-            part = np.clip(np.rint(part), *self._limits)
-        return part.astype(self._dtype).reshape(leaf.shape)
+        self.end = begin + (_columns(leaf) if leaf.options else leaf.size)
+        self.open = np.array([k > 1 for k in leaf.options], dtype=bool)
+        self.start = np.array(leaf.start, dtype=np.int64)
 
     def encode(self, value: Any, row: FloatArray) -> None:
         flat = np.asarray(value).reshape(-1)
         if self.leaf.options:
-            flat = (flat.astype(np.int64) - self._start)[self._open]
+            flat = (flat.astype(np.int64) - self.start)[self.open]
         row[self.begin : self.end] = flat
+
+
+def _decoder(codec: _Codec, size: int) -> Callable[[FloatArray], Any]:
+    """Return what makes the raw value of one leaf from a whole row (A,)."""
+    leaf, begin, end = codec.leaf, codec.begin, codec.end
+    shape, dtype, first = leaf.shape, np.dtype(leaf.dtype), (leaf.start or (0,))[0]
+    if leaf.kind == "discrete":
+        return (lambda row: first + int(row[begin])) if end > begin else (lambda row: first)
+    if leaf.kind == "multi_discrete":
+
+        def decode_options(row: FloatArray) -> Any:
+            chosen = codec.start.copy()
+            chosen[codec.open] += row[begin:end].astype(np.int64)
+            return chosen.astype(dtype).reshape(shape)
+
+        return decode_options
+    if leaf.kind == "box" and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        low, high = float(max(info.min, -EXACT)), float(min(info.max, EXACT))
+        return lambda row: np.clip(np.rint(row[begin:end]), low, high).astype(dtype).reshape(shape)
+    if shape == (size,):
+        return lambda row: row.astype(dtype)
+    return lambda row: row[begin:end].astype(dtype).reshape(shape)
 
 
 def _assemble(description: dict[str, Any], values: Iterator[Any]) -> Any:
