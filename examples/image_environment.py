@@ -5,8 +5,8 @@ of the 7 x 7 cells before it, 28 x 28 pixels. Lava ends the episode, and costs 1
 mean cost of an episode is the share of episodes that may end so.
 
     pip install 'cspo[torch]' minigrid
-    cspo train image_environment:make --cost-limit 0.1 --total-steps 60000 \
-        --steps-per-epoch 2000 --num-envs 8 --passes 4 --minibatch-size 250
+    cspo train image_environment:make --cost-limit 0.2 --total-steps 100000 \
+        --steps-per-epoch 1000 --num-envs 8 --passes 4 --minibatch-size 125 --actor-lr 1e-3
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ PIXELS = 4  # of a cell, each way
 
 class CostOfLava(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Tells in `info["cost"]` whether the robot stands in lava."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        """Leave out the actions that do nothing here."""
+        super().__init__(env)
+        self.action_space = gymnasium.spaces.Discrete(3)  # turn left, turn right, forward
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and look at the cell below."""
