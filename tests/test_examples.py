@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from run_helpers import SMALL, assert_same_run
+
+import cspo
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -33,3 +37,28 @@ def test_stable_baselines3_trains_on_our_tasks() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines and all("return" in line and "cost" in line for line in lines)
+
+
+def test_a_network_of_ones_own_trains_and_resumes_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="pip install 'cspo[torch]' brings PyTorch")
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import my_network
+
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    settings: Any = {**SMALL, "total_steps": 1200, "cost_limit": (2.0,)}
+    named = {"network": "my_network:SetNetwork", **settings}
+    summary = cspo.train("my_network:Field", run_dir=whole, quiet=True, **named)
+    assert summary.finished
+    config = cspo.make_config("my_network:Field", **named)
+    with cspo.Trainer(config, run_dir=part) as trainer:
+        next(iter(trainer))
+    cspo.resume(part, quiet=True)
+    assert_same_run(part, whole)
+    policy, field = cspo.load(part), my_network.Field()
+    seen, _ = field.reset(seed=0)
+    assert policy(seen).shape == (2,)
+    network = my_network.SetNetwork(seen.shape, 2)
+    turned = torch.from_numpy(seen[[0, *range(my_network.OBSTACLES, 0, -1)]])[None]
+    assert torch.allclose(network(torch.from_numpy(seen)[None]), network(turned), atol=1e-6)

@@ -13,6 +13,7 @@ import numpy as np
 
 from cspo.commands.options import (
     FileOption,
+    NetworkOption,
     RunArgument,
     TaskOption,
     parse,
@@ -41,6 +42,8 @@ class EvalOptions:
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
     task: TaskOption = None
     """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    network: NetworkOption = None
+    """The run's network, typed again: says that its code may be imported."""
     trust: bool = False
     """Import the code that the run names, also if you did not train it here."""
     plugin: FileOption = None
@@ -77,7 +80,8 @@ def evaluate(arguments: Sequence[str]) -> int:
         from cspo.use.record import check_video
 
         check_video(options.video, options.video_episodes, options.width, options.height)
-    policy = load(options.run, plugin=options.plugin)
+    own: Any = {"policy": options.network, "trust": options.trust}
+    policy = load(options.run, plugin=options.plugin, **own)
     same_task(options.run, policy.config, options.task)
     agreed: Any = {"env": options.task, "trust": options.trust}
     rows = measure(policy, options.episodes, seed=options.seed, **agreed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -13,6 +13,7 @@ from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.commands.options import (
     HELP,
     FileOption,
+    NetworkOption,
     TaskArgument,
     TaskOption,
     option_names,
@@ -61,8 +62,10 @@ class ResumeOptions:
     """New length of the whole run."""
     task: TaskOption = None
     """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    network: NetworkOption = None
+    """The run's network, typed again: says that its code may be imported."""
     trust: bool = False
-    """Import the code that the run names, its task or plugin, also if you did not start it here."""
+    """Import the code that the run names (task, network, plugin), also if you did not start it."""
     plugin: FileOption = None
     """File or module with the run's algorithm, if it is not where it was."""
     threads: int | None = None
@@ -100,7 +103,8 @@ def _resume(arguments: Sequence[str]) -> int:
 
     changes = {name: getattr(options, name) for name in ("total_steps", "threads", "plugin")}
     given = {name: value for name, value in changes.items() if value is not None}
-    resume(options.resume, env=options.task, trust=options.trust, quiet=options.quiet, **given)
+    own: Any = {"env": options.task, "policy": options.network, "trust": options.trust}
+    resume(options.resume, quiet=options.quiet, **own, **given)
     return 0
 
 

@@ -43,6 +43,11 @@ class ObservationLayout:
         self.box = description["kind"] == "box"
         self.shape = self.leaves[0].shape if self.box else (self.size,)
 
+    @property
+    def is_image(self) -> bool:
+        """Whether observations are images: bytes in three dimensions."""
+        return self.box and len(self.shape) == 3 and self.leaves[0].dtype == "uint8"
+
     @cached_property
     def as_is(self) -> NDArray[np.bool_] | None:
         """Which columns (D,) are not to be standardised, options and bits; None if none is."""

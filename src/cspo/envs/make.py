@@ -14,7 +14,7 @@ from cspo.envs.batch import BatchEnv
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.foreign_batch import surrounded
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
-from cspo.envs.modules import check_factory, import_named, missing_module
+from cspo.envs.modules import check_factory, import_of_user
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tasks import FACTS, NAMESPACE, native_name
 from cspo.errors import CspoError, nearest, users_place
@@ -149,7 +149,7 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
     """Return what makes the environment of that name: a module's factory, or Gymnasium."""
     module_name, colon, rest = name.partition(":")
     if colon:
-        module = _import(module_name, name)
+        module = import_of_user(module_name, name)
         if callable(factory := getattr(module, rest, None)):
             check_factory(factory, name)
             return _with_options(factory, name, options)
@@ -192,14 +192,3 @@ def _newest_version(name: str) -> int | None:
     except Exception:  # Gymnasium's own error for a malformed id
         return None
     return find_highest_version(namespace, short) if version is None else None
-
-
-def _import(module_name: str, asked: str) -> Any:
-    """Import the module of a factory, or say why that cannot be."""
-    with ForeignCall(f"importing {module_name} for {asked!r}"):
-        try:
-            return import_named(module_name, asked)
-        except ModuleNotFoundError as fault:
-            if fault.name not in (module_name, module_name.partition(".")[0]):
-                raise  # it is there, and something that it imports is not
-            raise CspoError(missing_module(module_name, asked)) from fault

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,14 +31,14 @@ def collect(
         seed: Seed of the reset in the first epoch of a run, None later.
     """
     shape = (steps, env.num_envs)
-    observation = np.empty((*shape, env.observation_size), np.float32)
     actor, normaliser, distribution = policy.actor, policy.normaliser, policy.actor.distribution
+    observation = np.empty((*shape, env.observation_size), normaliser.dtype)
     action = distribution.noise(rng, shape, actor.log_std)  # becomes the action step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     in_units = ActionScaling(env.action_low, env.action_high, len(distribution.choices))
     path_end: list[tuple[int, int]] = []
-    path_end_observation: list[NDArray[np.float32]] = []
+    path_end_observation: list[NDArray[Any]] = []
 
     raw = env.reset(seed)
     _check_reset(raw)
@@ -60,7 +62,7 @@ def collect(
     path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
     ends = np.array(path_end, dtype=np.int64).reshape(-1, 2)
-    last = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
+    last = np.array(path_end_observation, dtype=normaliser.dtype).reshape(-1, env.observation_size)
     return Rollout(observation, action, reward, cost, terminated, truncated, ends, last)
 
 

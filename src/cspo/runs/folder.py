@@ -59,7 +59,7 @@ class RunFolder:
         self.path, self.config, self._named = path.absolute(), config, named
         self._before = config  # the settings it stopped with
         self._changed = False  # whether config.toml is to say something else
-        self._with_task = True  # whether the user has agreed to what its task imports
+        self._agreed: dict[str, bool] = {}  # to what its task and its network import; see `trust`
         self.notes: list[str] = []
         self.sinks: list[Sink] = []
         self._lock = lock
@@ -111,6 +111,7 @@ class RunFolder:
         changes: dict[str, Any],
         *,
         env: Any = None,
+        policy: Any = None,
         trusted: bool = False,
     ) -> RunFolder:
         """Open a run to continue it, with some settings changed; `restore` goes on from here.
@@ -119,6 +120,7 @@ class RunFolder:
             path: The folder.
             changes: Settings that change from here on.
             env: The environment, or its name, if the caller has one.
+            policy: What makes its networks, or its name, if the caller has one.
             trusted: Whether the code that the folder names may be imported, whosever it is.
 
         Raises:
@@ -130,6 +132,7 @@ class RunFolder:
         kept = trust.agreed_plugin(path, read, plugin, trusted)
         if env is None:
             trust.require(path, trust.task_code(read), trusted)
+        trust.allowed_network(read, policy, trusted)
         config = _checked(load_settings(path) | {"plugin": kept}, path, None)
         if unknown := set(changes) - CHANGEABLE:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
@@ -138,7 +141,8 @@ class RunFolder:
             )
         run = cls(path, with_settings(config, **changes) if changes else config, hold(path), path)
         run._before, run._changed = config, bool(changes)
-        run._with_task = env is None or env == config.task
+        run._agreed["with_task"] = env is None or env == config.task
+        run._agreed["with_network"] = policy is None or policy == config.network
         return run
 
     def restore(self, trainer: Trainer) -> None:
@@ -153,7 +157,7 @@ class RunFolder:
             refuse_link(folder)
 
         def accept(state: dict[str, Any]) -> None:
-            check_state(state, self._before)
+            check_state(state, self._before, trainer.given_network)
             try:
                 trainer.load_state_dict(state)
             except CspoError:
@@ -175,7 +179,7 @@ class RunFolder:
             self.notes += self._progress.rewind(trainer.epoch, (state or {}).get("progress"))
             if self._changed:
                 write_config(self.path, self.config)
-        trust.remember(self.path, self.config, with_task=self._with_task)
+        trust.remember(self.path, self.config, **self._agreed)
 
     def keep(self, report: EpochReport, trainer: Trainer) -> None:
         """Keep an epoch that is done: its numbers, and a checkpoint if one is due.
