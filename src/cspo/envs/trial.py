@@ -8,9 +8,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from cspo.envs.examination import Examination
 from cspo.envs.foreign import ForeignCall, WrongAnswer, number, numbers, truth
 from cspo.envs.gym_batch import named_costs, split_step
-from cspo.envs.gym_facts import names_of_costs, space_problem, time_limit_of
+from cspo.envs.gym_facts import (
+    names_of_costs,
+    numbered_costs,
+    random_state_of,
+    set_random_state_of,
+    space_problem,
+    time_limit_of,
+)
+from cspo.envs.words import words_of_space
 from cspo.errors import CspoError, EnvironmentFault, shown
 
 
@@ -22,16 +31,15 @@ class Trial:
     """One environment under test.
 
     Attributes:
-        problems: Those found so far.
-        over: Whether training would stop at one of them.
+        found: What is known so far.
     """
 
     def __init__(
-        self, env: Any, cost_fn: Any, cost_terms: Sequence[str], problems: list[str]
+        self, env: Any, cost_fn: Any, cost_terms: Sequence[str], found: Examination
     ) -> None:
-        """Nothing is called yet; what is found goes to `problems`."""
+        """Nothing is called yet; what is found goes to `found`."""
         self.env, self.cost_fn, self.cost_terms = env, cost_fn, cost_terms
-        self.problems, self.over = problems, False
+        self.found = found
         self.num_costs: int | None = None
         self.num_values: int | None = None
 
@@ -40,9 +48,12 @@ class Trial:
         try:
             with ForeignCall("Its description"):
                 self._check_spaces()
+            if self.found.faults:
+                raise _TrialOver
             self._check_observation(self._reset(seed=1), "reset()")
             self._check_picture()
             self._check_reproducible()
+            self._look_at_randomness()
             self._check_steps(steps, seconds)
         except _TrialOver:
             pass
@@ -60,13 +71,11 @@ class Trial:
 
     def advise(self, problem: str) -> None:
         """Add a problem that training would live with, once."""
-        if problem not in self.problems:
-            self.problems.append(problem)
+        self.found.advise(problem)
 
     def say(self, problem: str) -> None:
         """Add a problem at which training would stop, once."""
-        self.over = True
-        self.advise(problem)
+        self.found.add_fault(problem)
 
     def stop(self, problem: str) -> NoReturn:
         """Add a problem, and look no further."""
@@ -75,11 +84,15 @@ class Trial:
 
     def _check_spaces(self) -> None:
         for what in ("observation", "action"):
-            problem = space_problem(getattr(self.env, f"{what}_space", None), what)
+            space = getattr(self.env, f"{what}_space", None)
+            problem = space_problem(space, what)
             if problem is not None:
                 self.say(f"{problem[0].upper()}{problem[1:]}.")
-        if self.problems:
-            raise _TrialOver
+            if space is not None:
+                setattr(self.found, f"{what}s", words_of_space(space))
+        self.found.time_limit = time_limit_of(self.env)
+        if self.found.faults:
+            return
         if not (self.env.action_space.low < self.env.action_space.high).all():
             self.advise("The range of its actions is empty: action_space.low must be below high.")
 
@@ -132,18 +145,27 @@ class Trial:
 
     def _check_reproducible(self) -> None:
         """Reset twice with one seed and take the same steps: everything must come out equal."""
-        first, second = self._short_run(), self._short_run()
-        same = [np.array_equal(*pair, equal_nan=True) for pair in zip(first, second, strict=False)]
-        if len(first) != len(second) or not all(same):
+        self.found.seeds_repeat = _equal(self._short_run(seed=7), self._short_run(seed=7))
+        if not self.found.seeds_repeat:
             self.advise(
                 "reset(seed=...) is not reproducible: the same seed and actions gave other "
                 "observations. Draw random numbers from self.np_random only, after "
                 "super().reset(seed=seed)."
             )
 
-    def _short_run(self) -> list[Any]:
+    def _look_at_randomness(self) -> None:
+        """Save what is random, take steps, put it back: they must come out equal again."""
+        with ForeignCall("random_state()", code=self.env):
+            saved = random_state_of(self.env)
+        first = self._short_run(seed=None)
+        if saved is not None:  # otherwise nothing may be random
+            with ForeignCall("set_random_state()", code=self.env):
+                set_random_state_of(self.env, saved)
+        self.found.exact_resume = _equal(first, self._short_run(seed=None))
+
+    def _short_run(self, seed: int | None) -> list[Any]:
         """Return the observations of a reset and up to three steps, always the same ones."""
-        generator, observations = np.random.default_rng(5), [_copied(self._reset(seed=7))]
+        generator, observations = np.random.default_rng(5), [_copied(self._reset(seed=seed))]
         for _ in range(3):
             try:
                 with ForeignCall("step()"):
@@ -166,7 +188,8 @@ class Trial:
             observation, ended = self._step(observation, self._action(generator))
             if ended:
                 episodes += 1
-                observation = self._reset(seed=None)
+                with self.found.tally:
+                    observation = self._reset(seed=None)
                 self._check_observation(observation, "reset()")
             if time.perf_counter() > deadline:
                 break
@@ -180,7 +203,8 @@ class Trial:
         """Take one step; return the observation and whether the episode ended."""
         before = np.array(before)
         with ForeignCall("step()", code=self.env):
-            answer = self.env.step(action)
+            with self.found.tally:
+                answer = self.env.step(action)
             observation, reward, cost, terminated, truncated, info = split_step(answer)
         if self.num_values not in (None, len(answer)):
             both = "sometimes returns five values and sometimes six"
@@ -189,7 +213,9 @@ class Trial:
         self._check_observation(observation, "step()")
         self._check_reward(reward)
         flags = [self._flag("terminated", terminated), self._flag("truncated", truncated)]
-        self._check_cost(cost, answer, before, action, info)
+        costs = self._check_cost(cost, answer, before, action, info)
+        if self.found.trainable:
+            self.found.tally.add(number(reward, "a reward"), [costs], [any(flags)])
         return observation, any(flags)
 
     def _check_reward(self, reward: Any) -> None:
@@ -211,11 +237,15 @@ class Trial:
 
     def _check_cost(
         self, cost: Any, answer: tuple[Any, ...], before: Any, action: Any, info: dict[str, Any]
-    ) -> None:
+    ) -> Any:
+        """Return the costs (K,) of a step."""
+        source = "the third of six values" if len(answer) == 6 else 'info["cost"]'
         if self.cost_terms:
+            source = ", ".join(f'info["cost_{term}"]' for term in self.cost_terms)
             with ForeignCall("It"):
                 cost = named_costs(info, self.cost_terms)
         elif self.cost_fn is not None:
+            source = "your cost function"
             with ForeignCall("cost_fn", code=self.cost_fn):
                 cost = self.cost_fn(before, action, answer[0], info)
         elif len(answer) == 6 and "cost" in info and not np.array_equal(info["cost"], cost):
@@ -229,7 +259,9 @@ class Trial:
             values = numbers(cost, "a cost")
         except WrongAnswer:
             self.stop(f"The cost must be a number or a sequence of numbers, not {shown(cost)}.")
+        self.found.cost_source = source
         self._check_cost_values(values)
+        return values
 
     def _check_cost_values(self, values: Any) -> None:
         if self.num_costs not in (None, values.size):
@@ -237,6 +269,8 @@ class Trial:
             self.say(f"The number of costs changes: {counts}.")
         self.num_costs = values.size
         names = None if self.cost_terms else names_of_costs(self.env)
+        named = names or tuple(self.cost_terms) or numbered_costs(values.size)
+        self.found.cost_names = self.found.cost_names or named
         if names is not None and len(names) != values.size:
             declared = f"{len(names)} costs ({', '.join(names)})"
             self.say(f"It declares {declared} and gives {values.size}.")
@@ -245,6 +279,12 @@ class Trial:
         elif (values < 0).any():
             meant = "a cost is 0 where nothing is wrong and positive otherwise"
             self.advise(f"The cost was negative: {meant}.")
+
+
+def _equal(first: list[Any], second: list[Any]) -> bool:
+    """Whether two runs gave the same observations."""
+    same = [np.array_equal(*pair, equal_nan=True) for pair in zip(first, second, strict=False)]
+    return len(first) == len(second) and all(same)
 
 
 def _copied(observation: Any) -> Any:
