@@ -42,15 +42,15 @@ def make_batch(policy: Policy) -> Batch:
         return rng.standard_normal(shape).astype(np.float32)
 
     observation = normal(SAMPLES, OBSERVATION)
-    mean = policy.actor.mlp.predict(observation)[0]
+    mean = policy.actor.outputs(observation)
     noise = normal(SAMPLES, ACTIONS)
     action = mean + noise  # a standard deviation of one
     return Batch(
         observation=observation,
         action=action,
-        mean=mean,
+        output=mean,
         log_std=policy.actor.log_std.copy(),
-        log_prob=policy.actor.log_prob(action, mean),
+        log_prob=policy.actor.distribution.log_prob(mean, policy.actor.log_std, action),
         adv_r=normal(SAMPLES),
         adv_c=normal(SAMPLES, 1),
         value_target=normal(2, SAMPLES),

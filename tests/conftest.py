@@ -113,15 +113,15 @@ def random_batch(
         return rng.standard_normal(shape).astype(np.float32)
 
     observation = normal(samples, actor.mlp.sizes[0])
-    mean, log_std = actor.mlp.predict(observation)[0], actor.log_std.copy()
+    mean, log_std = actor.outputs(observation), actor.log_std.copy()
     action = mean + normal(*mean.shape) * np.exp(log_std)
     A_r, A_c = normal(samples), normal(samples, costs) * np.float32(1.7)
     values: dict[str, Any] = {
         "observation": observation,
         "action": action,
-        "mean": mean,
+        "output": mean,
         "log_std": log_std,
-        "log_prob": actor.log_prob(action, mean),
+        "log_prob": actor.distribution.log_prob(mean, log_std, action),
         "adv_r": (A_r - A_r.mean()) / (A_r.std() or 1.0),
         "adv_c": A_c - A_c.mean(0),
         "value_target": normal(1 + costs, samples),

@@ -236,7 +236,7 @@ class LinearPlant:
         return Batch(
             observation=blank,
             action=blank,
-            mean=blank,
+            output=blank,
             log_std=np.zeros(1, np.float32),
             log_prob=np.zeros(n, np.float32),
             adv_r=signs[:, 0].astype(np.float32),
@@ -259,7 +259,7 @@ class LinearPlant:
         self.theta = self.theta + move
         A = np.column_stack([batch.adv_r, batch.adv_c]).astype(float)
         ratio: Any = 1.0 + A @ (gradients @ move)
-        return FitResult(0.0, 0.0, 1, batch.mean, ratio, {})
+        return FitResult(0.0, 0.0, 1, batch.output, ratio, {})
 
     def train(
         self, algorithm: Any, d: Any, epochs: int, error: Any = 0.0, live: Any = True

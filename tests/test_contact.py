@@ -194,6 +194,7 @@ def test_waiting_is_told_from_working() -> None:
 def timed(seconds: float, worked: float) -> Tally:
     tally = Tally()
     tally.steps, tally.seconds, tally.worked = 1000, 1000 * seconds, 1000 * worked
+    tally.pauses = 1000 * (worked < seconds)
     return tally
 
 
@@ -204,6 +205,9 @@ def test_workers_are_for_slow_steps_only() -> None:
     assert suggest_workers(timed(1e-2, 1e-2), 4, 8).count == 4
     assert suggest_workers(timed(1e-2, 1e-2), 20, 1).count == 0
     assert suggest_workers(Tally(), 20, 8).count == 0
+    crowded = timed(1e-2, 1e-5)
+    crowded.pauses = 3  # others had its core
+    assert crowded.step_seconds == 1e-5 and suggest_workers(crowded, 20, 8).count == 0
 
 
 @pytest.mark.parametrize("time_limit", [1, 7, 50, 200, 300, 700, 999, 1000, 1600, 5000, 30_000])

@@ -321,7 +321,7 @@ def focops_terms(costs: int, variant: Any) -> tuple[Stages, Array, Array]:
     k = kl(
         float64(learner.policy.actor.parameters),
         learner,
-        float64(batch.mean),
+        float64(batch.output),
         float64(batch.log_std),
     )
     mask = (k <= 0.05).astype(float)
@@ -335,7 +335,7 @@ def focops_terms(costs: int, variant: Any) -> tuple[Stages, Array, Array]:
 @pytest.mark.parametrize("costs", [1, 2])
 def test_focops_paper_loss_is_the_mean_over_all_pairs(costs: int) -> None:
     learner, A, mask = focops_terms(costs, "paper")
-    mean, log_std = float64(learner.batch.mean), float64(learner.batch.log_std)
+    mean, log_std = float64(learner.batch.output), float64(learner.batch.log_std)
 
     def all_pairs(flat: Array, rows: Any) -> float:
         column = kl(flat, learner, mean, log_std, rows)[:, None]
@@ -362,7 +362,7 @@ def test_focops_paper_loss_is_the_mean_over_all_pairs(costs: int) -> None:
 @pytest.mark.parametrize("costs", [1, 2])
 def test_focops_corrected_loss_masks_sample_by_sample(costs: int) -> None:
     learner, A, mask = focops_terms(costs, "corrected")
-    mean, log_std = float64(learner.batch.mean), float64(learner.batch.log_std)
+    mean, log_std = float64(learner.batch.output), float64(learner.batch.log_std)
 
     def loss(flat: Array, rows: Any) -> float:
         terms = kl(flat, learner, mean, log_std, rows) - ratio(flat, learner, rows) * A[rows] / 1.5
@@ -403,7 +403,7 @@ def test_cup_improves_on_the_reward_and_projects_with_the_cost(costs: int) -> No
     half = float64(learner.policy.actor.parameters)
     layers, log_std = unpack(half, learner.policy.actor.mlp.sizes)
     mean, A_c = reference_mlp(layers, float64(batch.observation)), float64(batch.adv_c)
-    np.testing.assert_allclose(float64(learner.reference.mean), mean, atol=1e-5)
+    np.testing.assert_allclose(float64(learner.reference.output), mean, atol=1e-5)
     assert metrics["kl_projection"] == pytest.approx(
         0.0, abs=1e-6
     )  # the recorded actor stood still in stage 2

@@ -146,8 +146,8 @@ def test_batch_is_flattened_with_time_first() -> None:
     assert np.array_equal(batch.observation[ENVS + 2], rollout.observation[1, 2])
     assert np.array_equal(batch.action[3 * ENVS], rollout.action[3, 0])
     np.testing.assert_array_equal(batch.log_std, policy.actor.log_std)
-    mean = float64(policy.actor.mlp.predict(rollout.observation[1])[0])
-    np.testing.assert_allclose(float64(batch.mean[ENVS : 2 * ENVS]), mean, atol=1e-6)
+    mean = float64(policy.actor.outputs(rollout.observation[1]))
+    np.testing.assert_allclose(float64(batch.output[ENVS : 2 * ENVS]), mean, atol=1e-6)
 
 
 def test_costs_are_credited_as_rewards_are_unless_told_otherwise() -> None:

@@ -28,8 +28,9 @@ from cspo.errors import CspoError
 from cspo.optim.adam import FlatAdam
 from cspo.optim.autograd import AutogradObjective, Distribution, distribution
 from cspo.optim.minibatch import MinibatchLearner
-from cspo.policy.gaussian import Actor, log_density, mean_kl, standardise
+from cspo.policy.gaussian import log_density, mean_kl, standardise
 from cspo.policy.kernels import add_bias_tanh
+from cspo.policy.mlp import MLPActor
 from cspo.policy.networks import CHUNK, StackedMLP, parameter_count
 from cspo.types import Array, Batch
 
@@ -86,9 +87,12 @@ def test_stacked_networks_equal_torch_modules(
     generator = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, sizes[0], generator=generator)
     grad_output = torch.randn(count, rows, sizes[-1], generator=generator)
-    output = mlp.forward(x.numpy())
-    mlp.backward(grad_output.numpy())
-    assert output.dtype == np.float32
+    order = np.random.default_rng(rows).permutation(rows)
+    back = np.argsort(order)
+    output = [mlp.forward(k, x.numpy(), order)[back] for k in range(count)]
+    for k in range(count):
+        mlp.backward(k, grad_output[k].numpy()[order])
+    assert output[0].dtype == np.float32
     for k in range(count):
         network = sequential(parameters[k], sizes)
         expected = network(x.double())
@@ -149,7 +153,7 @@ def test_initial_weights_and_biases_fill_plus_minus_one_over_root_fan_in() -> No
 
 
 def test_actor_of_60_observations_and_2_actions_has_8196_parameters() -> None:
-    actor = Actor((60, 64, 64, 2), 0.0, np.random.default_rng(0))
+    actor = MLPActor((60, 64, 64, 2), 0.0, np.random.default_rng(0))
     assert actor.parameters.size == 8196
     assert np.array_equal(actor.log_std, np.zeros(2))
 
@@ -162,7 +166,9 @@ def _kl_old_new(
     log_prob: Tensor, mean: Tensor, log_std: Tensor, ratio: Tensor, data: Any
 ) -> Tensor:
     variance, old_variance = (2.0 * log_std).exp(), (2.0 * data.log_std).exp()
-    kl = log_std - data.log_std + (old_variance + (data.mean - mean) ** 2) / (2.0 * variance) - 0.5
+    kl = (
+        log_std - data.log_std + (old_variance + (data.output - mean) ** 2) / (2.0 * variance) - 0.5
+    )
     return kl.sum(1).mean()
 
 
@@ -193,7 +199,7 @@ def test_gradient_of_any_loss_of_the_distribution_equals_autograd(name: str, row
     perturb(policy, 0.05)
     actor, sizes, loss = policy.actor, policy.actor.mlp.sizes, LOSSES[name]
     old = SimpleNamespace(
-        **{key: torch.from_numpy(getattr(data, key)) for key in ("adv_r", "mean", "log_std")}
+        **{key: torch.from_numpy(getattr(data, key)) for key in ("adv_r", "output", "log_std")}
     )
     seen: list[float] = []
 
@@ -442,7 +448,7 @@ def kl_by_definition(
     """Return E_old[log old - log new] of Gaussians, summed over actions, averaged over rows."""
     layers, log_std = unpack(float64(parameters), sizes)
     mean = reference_mlp(layers, float64(batch.observation[rows]))
-    old_mean, old_log_std = float64(batch.mean[rows]), float64(batch.log_std)
+    old_mean, old_log_std = float64(batch.output[rows]), float64(batch.log_std)
     total = 0.0
     for k in range(len(log_std)):
         s0, s1 = np.exp(old_log_std[k]), np.exp(log_std[k])

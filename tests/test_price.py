@@ -63,7 +63,7 @@ def _no_warnings() -> Iterator[None]:
 def epoch_of(policy: Any, K: int, epoch: int, cost: Array, live: Any) -> Batch:
     """Return an epoch whose advantages depend on the action, so that gradients have a signal."""
     batch = random_batch(policy, ROWS, K, seed=10 + epoch)
-    z, noise = float64(batch.action) - float64(batch.mean), np.random.default_rng(20 + epoch)
+    z, noise = float64(batch.action) - float64(batch.output), np.random.default_rng(20 + epoch)
     A_r = z[:, 0] + 0.4 * z[:, 1] + 0.5 * noise.standard_normal(ROWS)
     A_c = np.column_stack([0.8 * z[:, 0] - 0.2 * z[:, 1], 0.3 * z[:, 0] + 0.6 * z[:, 1]])[:, :K]
     A_c = (A_c + 0.5 * noise.standard_normal((ROWS, K))) * np.where(
@@ -789,7 +789,7 @@ def test_fisher_products_are_those_of_the_known_matrix(scale: float) -> None:
     F = np.zeros((5, 5))
     F[:4, :4], F[4, 4] = x.T @ x / 400.0 / variance, 2.0
     F += DAMPING * np.eye(5)
-    error = float64(batch.action - batch.mean)[:, 0]
+    error = float64(batch.action - batch.output)[:, 0]
     score = np.column_stack([x * (error / variance)[:, None], error**2 / variance - 1.0])
     A = np.column_stack([float64(batch.adv_r), float64(batch.adv_c)])
     g1, g2 = (

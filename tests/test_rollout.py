@@ -190,7 +190,8 @@ def test_ratio_is_one_before_the_first_step() -> None:
     policy = policy_for(env, log_std=-0.5)
     rollout = collect(env, policy, STEPS, np.random.default_rng(0))
     batch = estimate(rollout, policy, AdvantageSettings(), np.zeros(1))
-    ratio = policy.actor.ratio(batch.action, batch.mean, batch.log_prob)
+    actor = policy.actor
+    ratio = actor.distribution.ratio(batch.output, actor.log_std, batch.action, batch.log_prob)
     new = distribution(policy.actor, batch, np.arange(STEPS * ENVS))
     # A log-probability of size 5 has a rounding error of 2e-7 or so.
     for result in (ratio, float64(new.ratio)):

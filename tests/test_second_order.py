@@ -449,7 +449,7 @@ def test_limit_of_zero_is_defined(algo: str, mode: dict[str, int], cost: bool) -
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_failed_search_changes_the_critics_only(algo: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cspo.optim.trust_region.mean_kl", lambda *arguments: 1.0)
+    monkeypatch.setattr("cspo.policy.distribution.Distribution.mean_kl", lambda *arguments: 1.0)
     algorithm, actor, batch = setup(algo)
     start, critics = actor.parameters.copy(), algorithm.learner.policy.critics.parameters.copy()
     metrics = algorithm.update(batch, np.array([0.0]), LIMIT)

@@ -25,8 +25,8 @@ from conftest import (
 from cspo.algorithms.learner import Trial
 from cspo.errors import CspoError
 from cspo.experience.advantages import _mean_length
-from cspo.optim.fisher import ROWS, Fisher
 from cspo.optim.trust_region import FisherTrustRegion, conjugate_gradient
+from cspo.policy.fisher import ROWS
 from cspo.policy.gaussian import mean_kl
 
 FLOAT32 = 2e-6  # the largest relative error seen in this file is 4e-7
@@ -71,7 +71,7 @@ def test_fisher_product_equals_double_backpropagation(
     _, actor, batch = region(samples, action=action, hidden=hidden)
     actor.log_std += np.linspace(-0.4, 0.7, action, dtype=np.float32)
     v = np.random.default_rng(3).standard_normal(actor.parameters.size)
-    product = Fisher(actor, batch).product(v)
+    product = actor.fisher(batch.observation).product(v)
     expected = double_backprop(actor.parameters, batch, actor.mlp.sizes, v)
     assert relative_error(product, expected) < FLOAT32
     border = len(v) - action  # the log-stds' block is exact and diagonal
@@ -80,7 +80,7 @@ def test_fisher_product_equals_double_backpropagation(
 
 def test_fisher_is_symmetric_and_positive() -> None:
     _, actor, batch = region()
-    fisher, n = Fisher(actor, batch), actor.parameters.size
+    fisher, n = actor.fisher(batch.observation), actor.parameters.size
     H = np.stack([fisher.product(row) for row in np.eye(n)])
     np.testing.assert_allclose(H, H.T, atol=1e-7)
     assert np.linalg.eigvalsh((H + H.T) / 2.0).min() > -1e-7
@@ -91,8 +91,8 @@ def test_second_thread_does_not_change_a_bit() -> None:
     v = np.random.default_rng(0).standard_normal(actor.parameters.size)
     with ThreadPoolExecutor(1) as executor:
         assert (
-            Fisher(actor, batch, executor).product(v).tobytes()
-            == Fisher(actor, batch).product(v).tobytes()
+            actor.fisher(batch.observation, executor).product(v).tobytes()
+            == actor.fisher(batch.observation).product(v).tobytes()
         )
 
 
@@ -100,7 +100,7 @@ def test_damping_is_added_to_the_averaged_fisher() -> None:
     made, actor, batch = region(damping=0.25)
     v = np.random.default_rng(0).standard_normal(actor.parameters.size)
     np.testing.assert_allclose(
-        made.product(v), Fisher(actor, batch).product(v) + 0.25 * v, rtol=1e-15
+        made.product(v), actor.fisher(batch.observation).product(v) + 0.25 * v, rtol=1e-15
     )
 
 
@@ -219,9 +219,9 @@ def test_first_accepted_step_is_taken(refused: int) -> None:
         float64(actor.parameters), float64(start) + 0.8**refused * 0.02, atol=1e-7
     )
     # K averages over the two action dimensions, the log has their sum.
-    mean = actor.mlp.predict(batch.observation)[0]
+    mean = actor.outputs(batch.observation)
     assert taken.kl == pytest.approx(
-        mean_kl(batch.mean, batch.log_std, mean, actor.log_std), rel=1e-6
+        mean_kl(batch.output, batch.log_std, mean, actor.log_std), rel=1e-6
     )
     assert taken.kl == pytest.approx(2.0 * trials[-1].kl)
     assert set(taken.metrics) == {"kl", "step_fraction", "backtracks"}

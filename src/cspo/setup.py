@@ -11,11 +11,13 @@ from cspo.algorithms import get_algorithm
 from cspo.algorithms.learner import Learner
 from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
+from cspo.envs.batch import Extras, extras_of
 from cspo.envs.make import is_batch_env
 from cspo.envs.modules import names_code
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
+from cspo.policy.distribution import Distribution
 from cspo.policy.networks import parameter_count
 from cspo.policy.policy import Policy
 from cspo.settings import check_memory
@@ -78,18 +80,22 @@ def make_environment(
 
 def check_training_memory(config: TrainConfig) -> None:
     """Refuse settings that cannot fit into memory whatever the sizes of the environment are."""
-    check_memory("Training with these settings", training_bytes(config, 1, 1))
+    check_memory("Training with these settings", training_bytes(config, 1, Distribution(1)))
 
 
-def training_bytes(config: TrainConfig, observation_size: int, action_size: int) -> dict[str, int]:
+def training_bytes(
+    config: TrainConfig, observation_size: int, distribution: Distribution
+) -> dict[str, int]:
     """Return the bytes that training takes at least, by the setting that decides them."""
     num_costs, hidden = len(config.cost_limit), config.policy.hidden_sizes
-    layers = [(observation_size, *hidden, size) for size in (action_size, *[1] * (1 + num_costs))]
+    outputs = (distribution.output_size, *[1] * (1 + num_costs))
+    layers = [(observation_size, *hidden, size) for size in outputs]
     parameters = sum(map(parameter_count, layers))
     row = sum(sizes[0] + sum(sizes[1:]) + 2 * max(sizes[1:]) for sizes in layers)
-    # Observation, noise, action and mean in float32; reward and costs in float64, advantages and
-    # targets in float32; two flags.
-    sample = 4 * observation_size + 12 * action_size + 20 + 16 * num_costs
+    # Observation, noise, action and outputs in float32; reward and costs in float64, advantages
+    # and targets in float32; two flags.
+    acting = 8 * distribution.action_size + 4 * distribution.output_size
+    sample = 4 * observation_size + acting + 20 + 16 * num_costs
     return {
         "--hidden-sizes": 16 * parameters,  # with their gradient and Adam's two moments
         "--steps-per-epoch": config.run.steps_per_epoch * sample,
@@ -126,7 +132,22 @@ def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:
         "cost_fn": cost_fn is not None,
         "time_limit": env.time_limit,
         "clip_actions": bool(getattr(env, "clip_actions", False)),
+        **_space_facts(extras_of(env)),
     }
+
+
+def _space_facts(extras: Extras) -> dict[str, Any]:
+    seen, done, mask = extras.observation_layout, extras.action_layout, extras.observation_as_is
+    return {
+        "action_choices": list(extras.action_choices),
+        "observation_as_is": None if mask is None else np.array(mask),
+        "observation_space": None if seen is None else seen.description,
+        "action_space": None if done is None else done.description,
+    }
+
+
+# Of checkpoints that were written before there were other spaces than boxes.
+EARLIER_FACTS = _space_facts(Extras())
 
 
 def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
@@ -136,6 +157,8 @@ def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
     if now["cost_fn"] and not saved["cost_fn"]:
         raise CspoError("This run used no cost_fn: leave it out.")
     for name, value in now.items():
+        if name not in saved and name in EARLIER_FACTS:
+            continue
         before = np.asarray(saved[name])
         if not np.array_equal(before, np.asarray(value)):
             raise CspoError(
@@ -152,18 +175,23 @@ def build_policy(config: TrainConfig, env: Any, extra_critics: int | None = None
     num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
     if extra_critics is None:
         extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
-    sizes = env.observation_size, env.action_size, num_costs
-    networks = training_bytes(config, *sizes[:2])["--hidden-sizes"] // 2  # without the moments
+    choices, as_is = extras_of(env)[:2]
+    distribution = Distribution.of(env.action_size, choices)
+    needed = training_bytes(config, env.observation_size, distribution)
+    networks = needed["--hidden-sizes"] // 2  # without the moments
     check_memory("The networks", {"--hidden-sizes": networks})
-    return Policy(*sizes, config.policy, rng, extra_critics=extra_critics)
+    sizes = env.observation_size, env.action_size, num_costs
+    return Policy(
+        *sizes, config.policy, rng, choices=choices, as_is=as_is, extra_critics=extra_critics
+    )
 
 
 def build_learner(
     config: TrainConfig, policy: Policy, rng: np.random.Generator
 ) -> MinibatchLearner:
     """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
-    sizes = policy.actor.mlp.sizes
-    check_memory("Training with these settings", training_bytes(config, sizes[0], sizes[-1]))
+    sizes = policy.observation_size, policy.actor.distribution
+    check_memory("Training with these settings", training_bytes(config, *sizes))
     return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
 
 

@@ -1,7 +1,8 @@
 """The objects that flow through one epoch. Array shapes are documented here, once.
 
 Letters: T steps per environment, N environments, n = T * N samples, D observation size, A action
-size, K constraints, E finished episodes.
+columns, G Gaussian columns of it, O outputs of the actor (`cspo.policy.distribution`), K
+constraints, E finished episodes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Rollout:
     """What T steps of N environments gave; every path starts with a reset at the first step."""
 
     observation: Array  # (T, N, D) float32, as normalised when it was collected
-    action: Array  # (T, N, A) float32, the raw Gaussian sample
+    action: Array  # (T, N, A) float32: raw Gaussian samples, then choices
     reward: FloatArray  # (T, N)
     cost: FloatArray  # (T, N, K)
     terminated: NDArray[np.bool_]  # (T, N)
@@ -72,8 +73,8 @@ class Batch:
 
     observation: Array  # (n, D) float32
     action: Array  # (n, A) float32
-    mean: Array  # (n, A) means of the policy that collected the data
-    log_std: Array  # (A,) and its log standard deviations
+    output: Array  # (n, O) outputs of the policy that collected the data
+    log_std: Array  # (G,) and its log standard deviations
     log_prob: Array  # (n,) log-probability of each action under that policy
     adv_r: Array  # (n,) reward advantage, standardised over the epoch
     adv_c: Array  # (n, K) cost advantages, centred over the epoch, not scaled

@@ -95,7 +95,7 @@ class CSPOPaper(WithDual):
             return -L_R + (alpha / 2.0 * w * np.maximum(g, 0.0) ** 2 + lam * g).sum()
 
         stated = Loss(loss, clipped_reward(batch.adv_r), clipped_cost(batch.adv_c), clip=eps)
-        fit = self.learner.fit_actor(batch, stated, Reference(batch.mean, batch.log_std))
+        fit = self.learner.fit_actor(batch, stated, Reference(batch.output, batch.log_std))
         self.dual.step(J_c, d)
         cost_clip = [clip_fraction(fit.ratio, A, eps, pessimistic_max=True) for A in batch.adv_c.T]
         return critics | fit.report(

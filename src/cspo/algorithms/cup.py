@@ -74,7 +74,7 @@ class CUP(WithDual):
         def projection(L_C: Any, KL: Any) -> Any:
             return rho * lam @ L_C + KL
 
-        half = Reference(fit.mean, self.learner.policy.actor.log_std.copy())
+        half = Reference(fit.output, self.learner.policy.actor.log_std.copy())
         surrogates = unclipped(batch.adv_c), divergence(batch.adv_c)
         loss = Loss(projection, *surrogates, clip=eps, reference=half)
         projected = self.learner.fit_actor(batch, loss, half)

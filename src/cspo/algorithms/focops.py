@@ -86,7 +86,7 @@ class FOCOPS(WithDual):
             Loss(
                 loss,
                 *(unclipped_inside(A) if masked else unclipped(A), divergence(A), share_inside(A)),
-                reference=Reference(batch.mean, batch.log_std),
+                reference=Reference(batch.output, batch.log_std),
                 trust=self.config.trust,
                 observe=lambda L, KL, share: shares.append(share),
             ),

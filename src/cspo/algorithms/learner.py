@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # brings the compiled kernels, which a list of algorithms doe
 class Reference(NamedTuple):
     """A policy held fixed, as it acts on the samples of a batch."""
 
-    mean: Array  # (n, A)
-    log_std: Array  # (A,)
+    output: Array  # (n, O)
+    log_std: Array  # (G,)
 
 
 class Loss:
@@ -68,7 +68,7 @@ class FitResult:
     kl: float  # KL(old || new) over the whole batch, from the policy that collected it
     kl_reference: float  # KL(reference || new), which the limit is about
     passes: int  # passes done before the KL stop
-    mean: Array  # (n, A) of the final policy
+    output: Array  # (n, O) of the final policy
     ratio: Array  # (n,) of the final policy to the one that collected the batch
     metrics: dict[str, float]  # of the critics and the policy
 
@@ -83,7 +83,7 @@ class Trial:
 
     ratio: Array  # (n,) pi_theta(a|s) / pi_k(a|s)
     start: Array  # (n,) the same at theta_k: 1 up to rounding
-    kl: float  # K, averaged over samples and action dimensions
+    kl: float  # K, averaged over samples and action columns
 
     def change(self, A: Array) -> float:
         """Return L(theta) - L(theta_k) of the surrogate L = mean(r A)."""

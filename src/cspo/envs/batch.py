@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cspo.envs.layout import ActionLayout, ObservationLayout
 from cspo.errors import CspoError
 
 FloatArray = NDArray[np.float64]
@@ -45,6 +46,13 @@ class BatchEnv(Protocol):
 
     An environment whose episode ended is reset within the same `step`: `observation` already shows
     the new episode and `final_observation` keeps the last one of the old.
+
+    Four attributes more may be there (`Extras` has their defaults): `action_choices`, how many
+    options each of the last action columns has (1 is a bit), which then hold the index of the
+    option chosen, and whose bounds are 0 and k - 1; `observation_as_is`, a mask (D,) of observation
+    columns that are not to be standardised; `observation_layout` and `action_layout`, what the flat
+    arrays are in the environment's own spaces (`cspo.envs.layout`). With the last, a bound of an
+    action may be infinite.
     """
 
     name: str
@@ -79,6 +87,21 @@ class BatchEnv(Protocol):
     def close(self) -> None:
         """Release threads and simulators."""
         ...
+
+
+class Extras(NamedTuple):
+    """What a `BatchEnv` may say of itself beyond its sizes."""
+
+    action_choices: tuple[int, ...] = ()  # options of the last action columns
+    observation_as_is: BoolArray | None = None  # (D,) columns that are not standardised
+    observation_layout: ObservationLayout | None = None
+    action_layout: ActionLayout | None = None
+
+
+def extras_of(env: Any) -> Extras:
+    """Return what an environment says of itself, and the defaults of what it does not."""
+    known = {name: getattr(env, name) for name in Extras._fields if hasattr(env, name)}
+    return Extras(**known)
 
 
 def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> FloatArray:

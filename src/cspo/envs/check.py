@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from cspo.envs.batch import BatchEnv
+from cspo.envs.batch import BatchEnv, FloatArray, extras_of
 from cspo.envs.examination import Examination, Tally
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch, sizes_left_open
 from cspo.envs.tasks import native_name
-from cspo.envs.trial import Trial
-from cspo.envs.words import words_of_vector
+from cspo.envs.trial import Trial, uniform_actions
+from cspo.envs.words import words_of_actions, words_of_vector
 from cspo.errors import CspoError, EnvironmentFault, told, users_place
 
 TRIAL_STEPS = 2000  # random steps of one trial
@@ -132,7 +132,8 @@ def _describe(batch: BatchEnv, found: Examination) -> None:
     """Keep what a `BatchEnv` says of itself."""
     unbounded = np.full(batch.observation_size, np.inf)
     found.observations = words_of_vector(-unbounded, unbounded)
-    found.actions = words_of_vector(batch.action_low, batch.action_high)
+    choices = extras_of(batch).action_choices
+    found.actions = words_of_actions(batch.action_low, batch.action_high, choices)
     found.cost_source, found.cost_names = "what step() returns", tuple(batch.cost_names)
     found.time_limit, found.tally = batch.time_limit, Tally(batch.num_envs)
 
@@ -147,13 +148,20 @@ def _try_seeds(batch: BatchEnv, found: Examination) -> None:
     found.exact_resume = np.array_equal(first, batch.reset())
 
 
+def random_actions(batch: BatchEnv, generator: np.random.Generator) -> FloatArray:
+    """Return flat actions (N, A) within the bounds, uniform, the choices whole numbers."""
+    choices = len(extras_of(batch).action_choices)
+    return uniform_actions(
+        *(batch.action_low, batch.action_high, choices, generator), batch.num_envs
+    )
+
+
 def _try_batch(batch: BatchEnv, tally: Tally, steps: int, seconds: float) -> None:
     """Take random steps as training does, and save what it saves; a fault is raised."""
     generator, deadline = np.random.default_rng(1), time.perf_counter() + seconds
-    low, high = np.asarray(batch.action_low), np.asarray(batch.action_high)
     batch.reset(seed=3)
     for _ in range(max(steps, 1)):
-        actions = generator.uniform(low, high, (batch.num_envs, batch.action_size))
+        actions = random_actions(batch, generator)
         with tally:
             result = batch.step(actions)
         for name, values in result._asdict().items():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from time import perf_counter, process_time
+from time import perf_counter, perf_counter_ns, process_time
 from typing import Any
 
 import numpy as np
 
 from cspo.envs.batch import FloatArray
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
 
 
 class Tally:
@@ -20,7 +25,8 @@ class Tally:
         lengths: Of every episode.
         steps: Taken so far, over all environments.
         seconds: Within the environments' own code, `step` and `reset`.
-        worked: The part of those seconds in which this process did something; the rest it waited.
+        worked: The part of those seconds in which this process did something.
+        pauses: How often it gave up its core meanwhile, to wait for something.
     """
 
     def __init__(self, num_envs: int = 1) -> None:
@@ -28,12 +34,13 @@ class Tally:
         self.returns: list[float] = []
         self.costs: list[FloatArray] = []
         self.lengths: list[int] = []
-        self.steps, self.seconds, self.worked = 0, 0.0, 0.0
+        self.steps, self.seconds, self.worked, self.pauses = 0, 0.0, 0.0, 0
         self._reward, self._cost = np.zeros(num_envs), [np.zeros(1)] * num_envs
         self._length = np.zeros(num_envs, np.int64)
 
     def __enter__(self) -> Tally:
         """Time what is done within."""
+        self._paused = _pauses()
         self._started = perf_counter(), process_time()
         return self
 
@@ -41,6 +48,7 @@ class Tally:
         wall, worked = self._started
         self.worked += process_time() - worked
         self.seconds += perf_counter() - wall
+        self.pauses += _pauses() - self._paused
 
     def add(self, reward: Any, cost: Any, ended: Any) -> None:
         """Count one step of each environment: rewards (N,), costs (N, K), flags (N,)."""
@@ -58,13 +66,31 @@ class Tally:
 
     @property
     def step_seconds(self) -> float | None:
-        """Seconds that one step of one environment takes, its share of the resets included."""
-        return self.seconds / self.steps if self.steps else None
+        """Seconds that one step of one environment takes, its share of the resets included.
+
+        Of an environment that does not wait, they are seconds of a core: a machine that is busy
+        with something else does not make it slow.
+        """
+        spent = self.seconds if self.waits else min(self.seconds, self.worked)
+        return spent / self.steps if self.steps else None
 
     @property
     def waits(self) -> bool:
-        """Whether most of a step is spent waiting, for another process or a device say."""
-        return self.worked < 0.25 * self.seconds  # a busy machine makes everyone wait a little
+        """Whether most of a step is spent waiting, for another process or a device say.
+
+        Time alone does not tell: on a busy machine everyone waits for a core, but not by choice.
+        """
+        return self.worked < 0.25 * self.seconds and 2 * self.pauses >= self.steps
+
+
+def _pauses() -> int:
+    """Return how often this process has given up its core by itself.
+
+    Windows does not tell: there a larger number each time leaves the decision to the clock.
+    """
+    if resource is None:
+        return perf_counter_ns()
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw)
 
 
 @dataclass

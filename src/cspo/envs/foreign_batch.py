@@ -6,7 +6,7 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult
+from cspo.envs.batch import BatchEnv, Extras, FloatArray, StepResult, extras_of
 from cspo.envs.foreign import REAL_KINDS, ForeignCall, WrongAnswer, check_state, close_all
 from cspo.errors import in_one_line, shown
 
@@ -94,12 +94,35 @@ def _shapes(env: Any) -> tuple[tuple[int, ...], ...]:
     n, width, actions = sizes
     if isinstance(env.cost_names, str) or not len(env.cost_names):
         raise WrongAnswer(f"gives cost_names = {shown(env.cost_names)}, not a sequence of names")
+    extras = extras_of(env)
     for name in ("action_low", "action_high"):
-        if not np.isfinite(_usable(getattr(env, name), name, (actions,))).all():
+        bound = _usable(getattr(env, name), name, (actions,))
+        if np.isnan(bound).any() or (extras.action_layout is None and np.isinf(bound).any()):
             raise WrongAnswer(f"gives an {name} that is not finite")
+    _check_extras(env, extras, width, actions)
     if not isinstance(env.time_limit, int | np.integer | None):
         raise WrongAnswer(f"gives time_limit = {shown(env.time_limit)}, not a number of steps")
     return (n, width), (n,), (n, len(env.cost_names)), (n,), (n,), (n, width)
+
+
+def _check_extras(env: Any, extras: Extras, width: int, actions: int) -> None:
+    """Refuse choices and masks that do not fit the sizes, or each other."""
+    choices = extras.action_choices
+    if not isinstance(choices, tuple) or not all(isinstance(k, int) and k >= 1 for k in choices):
+        raise WrongAnswer(f"gives action_choices = {shown(choices)}, not a tuple of whole numbers")
+    last = slice(actions - len(choices), actions)
+    if len(choices) > actions or not (
+        np.array_equal(env.action_low[last], [0] * len(choices))
+        and np.array_equal(env.action_high[last], [max(k, 2) - 1 for k in choices])
+    ):
+        raise WrongAnswer("gives action_choices whose columns are not the last, from 0 to k - 1")
+    if extras.observation_as_is is not None:
+        mask = extras.observation_as_is
+        if getattr(mask, "shape", None) != (width,) or mask.dtype != np.bool_:
+            raise WrongAnswer("gives an observation_as_is that is not a mask of its observations")
+    seen, done = extras.observation_layout, extras.action_layout
+    if (seen is not None and seen.size != width) or (done is not None and done.size != actions):
+        raise WrongAnswer("gives a layout that does not fit its sizes")
 
 
 def _usable(array: Any, what: str, shape: tuple[int, ...]) -> FloatArray:

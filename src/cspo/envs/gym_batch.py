@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from cspo.envs.foreign import (
     truth,
 )
 from cspo.envs.gym_facts import (
-    box_spaces,
     name_of,
     name_of_factory,
     names_of_costs,
@@ -30,6 +30,8 @@ from cspo.envs.gym_facts import (
     set_random_state_of,
     time_limit_of,
 )
+from cspo.envs.layout import Misfit
+from cspo.envs.spaces import action_bounds, layouts_of
 from cspo.errors import CspoError, nearest, shown
 from cspo.settings import check_memory
 
@@ -40,7 +42,7 @@ CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
 
 
 class GymBatchEnv(BatchEnv):
-    """N Gymnasium environments with Box observations and Box actions, and a cost.
+    """N Gymnasium environments and a cost; `cspo.envs.spaces` says which spaces they may have.
 
     The cost of a step is what `cost_fn` returns, if given; the values `info["cost_TERM"]` of
     `cost_terms`, if given; otherwise the third of six returned values, as in Safety-Gymnasium;
@@ -49,7 +51,8 @@ class GymBatchEnv(BatchEnv):
     reset and step at construction, after which its random generator is put back.
 
     Actions are clipped to the action space before the environment sees them, because a Gymnasium
-    environment may rely on that. Observations and actions that are not vectors are flattened.
+    environment may rely on that. Flat rows become the raw actions of its space, and its raw
+    observations flat rows (`cspo.envs.layout`); a cost function sees them raw.
 
     Bit-exact resuming needs environments that draw from Gymnasium's `np_random`, or that offer
     `random_state()` and `set_random_state(state)` as a `BatchEnv` does: nothing else can be saved.
@@ -99,11 +102,16 @@ class GymBatchEnv(BatchEnv):
         if len(self.envs) != num_envs or len({id(env) for env in self.envs}) != num_envs:
             needed = f"{num_envs} different environments of {self.name} are needed"
             raise CspoError(f"{needed}: make a new one each time.")
-        self._observation_space, self._action_space = box_spaces(self.envs[0], self.name)
-        self.observation_size = int(np.prod(self._observation_space.shape))
-        self.action_size = int(np.prod(self._action_space.shape))
-        self.action_low = self._action_space.low.reshape(-1).astype(np.float64)
-        self.action_high = self._action_space.high.reshape(-1).astype(np.float64)
+        self.observation_layout, self.action_layout = layouts_of(self.envs[0], self.name)
+        self.observation_size, self.action_size = (
+            self.observation_layout.size,
+            self.action_layout.size,
+        )
+        self.observation_as_is = self.observation_layout.as_is
+        self.action_choices = self.action_layout.choices
+        self.action_low, self.action_high = action_bounds(
+            self.envs[0].action_space, self.action_layout
+        )
         self.time_limit = time_limit_of(self.envs[0])
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
         self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
@@ -192,14 +200,13 @@ class GymBatchEnv(BatchEnv):
 
     def _step_one(self, index: int, action: FloatArray) -> tuple[Any, Any, Any, Any, Any]:
         """Step one environment; return observation, reward, cost and the flags as they came."""
-        space = self._action_space
-        shaped = action.astype(space.dtype).reshape(space.shape)
+        raw_action = self.action_layout.decode(action)
         before = self._raw[index]
-        answer = self.envs[index].step(shaped)
+        answer = self.envs[index].step(raw_action)
         observation, reward, cost, terminated, truncated, info = split_step(answer)
         if self.cost_fn is not None:
             with ForeignCall("cost_fn", self._stepping.owner, self.cost_fn, index):
-                cost = self.cost_fn(before, shaped, observation, info)
+                cost = self.cost_fn(before, raw_action, observation, info)
         elif self.cost_terms:
             cost = named_costs(info, self.cost_terms)
         if cost is None:
@@ -219,6 +226,14 @@ class GymBatchEnv(BatchEnv):
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
+        if not self.observation_layout.box:
+            try:
+                self.observation_layout.write(observation, self._result.observation[index])
+            except Misfit as fault:
+                raise WrongAnswer(f"gave {fault}") from None
+            if self.cost_fn is not None:
+                self._raw[index] = deepcopy(observation)
+            return
         array = observation if type(observation) is np.ndarray else array_of(observation)
         if array.dtype.kind not in REAL_KINDS:
             array = numbers(observation, "an observation")

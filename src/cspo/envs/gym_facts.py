@@ -1,14 +1,13 @@
-"""What a Gymnasium environment says of itself: its name, costs, time limit, spaces, randomness."""
+"""What a Gymnasium environment says of itself: its name, costs, time limit, randomness."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from cspo.envs.foreign import WrongAnswer, check_state
-from cspo.errors import CspoError, shown
+from cspo.errors import shown
 
 MOST_COSTS = 1000  # of one environment
 DEEPEST = 100  # wrappers around an environment
@@ -53,29 +52,6 @@ def time_limit_of(env: Any) -> int | None:
         if (env := getattr(env, "env", None)) is None:
             break
     return None
-
-
-def space_problem(space: Any, what: str) -> str | None:
-    """Say why training cannot use a space, or return None."""
-    if space is None:
-        return f"it has no {what}_space"
-    if not isinstance(space, Box):
-        return f"its {what}_space is {type(space).__name__}, and only Box is supported"
-    if not np.issubdtype(space.dtype, np.number) or 0 in space.shape:
-        found = f"dtype {space.dtype} and shape {space.shape}"
-        return f"its {what}_space has {found}, and numbers are needed"
-    if what == "action" and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        return "the range of its actions is infinite: give action_space finite low and high"
-    return None
-
-
-def box_spaces(env: Any, name: str) -> tuple[Box, Box]:
-    """Return the observation and action space, or say why they cannot be trained on."""
-    for what in ("observation", "action"):
-        problem = space_problem(getattr(env, f"{what}_space", None), what)
-        if problem is not None:
-            raise CspoError(f"the environment {name} cannot be trained on: {problem}.")
-    return env.observation_space, env.action_space
 
 
 def random_state_of(env: Any) -> dict[str, Any] | None:

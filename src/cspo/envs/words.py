@@ -36,6 +36,13 @@ def words_of_vector(low: Any, high: Any) -> str:
     return _box(spaces.Box(np.asarray(low), np.asarray(high), dtype=np.float64))
 
 
+def words_of_actions(low: Any, high: Any, choices: tuple[int, ...]) -> str:
+    """Return what the flat actions of a `BatchEnv` are; its last columns may be choices."""
+    numbers = len(low) - len(choices)
+    words = [words_of_vector(low[:numbers], high[:numbers])] if numbers else []
+    return " and ".join([*words, *(f"one of {max(k, 2)} choices" for k in choices)])
+
+
 def _box(space: spaces.Box) -> str:
     if space.dtype == np.uint8 and len(space.shape) == 3:
         return f"a picture of {_size(space.shape)} bytes"

@@ -96,13 +96,14 @@ def estimate(
     adv_r = centred[:, 0] / (centred[:, 0].std() + 1e-8)
     adv_c, adv_extra = np.split(centred[:, 1:].astype(np.float32), [num_costs], axis=1)
 
-    mean = policy.actor.mlp.predict(observation)[0]
+    actor = policy.actor
+    output = actor.outputs(observation)
     return Batch(
         observation=observation,
         action=action,
-        mean=mean,
-        log_std=policy.actor.log_std.copy(),
-        log_prob=policy.actor.log_prob(action, mean),
+        output=output,
+        log_std=actor.log_std.copy(),
+        log_prob=actor.distribution.log_prob(output, actor.log_std, action),
         adv_r=adv_r.astype(np.float32),
         adv_c=np.ascontiguousarray(adv_c),
         value_target=np.ascontiguousarray(target.T, dtype=np.float32),

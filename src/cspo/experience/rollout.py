@@ -18,8 +18,8 @@ def collect(
     """Run the policy for `steps` steps in each environment.
 
     The learner never clips an action: a raw Gaussian sample is mapped from [-1, 1] to the action
-    box and left to the environment. Values and log-probabilities are computed afterwards, in one
-    batch.
+    box and left to the environment; a choice stays as it is. Values and log-probabilities are
+    computed afterwards, in one batch.
 
     Args:
         env: The environments; all are reset first.
@@ -30,22 +30,20 @@ def collect(
     """
     shape = (steps, env.num_envs)
     observation = np.empty((*shape, env.observation_size), np.float32)
-    noise = rng.standard_normal((*shape, env.action_size), dtype=np.float32)
-    action = noise * np.exp(policy.actor.log_std)  # the mean is added step by step
+    actor, normaliser, distribution = policy.actor, policy.normaliser, policy.actor.distribution
+    action = distribution.noise(rng, shape, actor.log_std)  # becomes the action step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    in_units = ActionScaling(env.action_low, env.action_high)
+    in_units = ActionScaling(env.action_low, env.action_high, len(distribution.choices))
     path_end: list[tuple[int, int]] = []
     path_end_observation: list[NDArray[np.float32]] = []
 
-    actor, normaliser = policy.actor.mlp, policy.normaliser
     raw = env.reset(seed)
     _check_reset(raw)
     normaliser.push(raw)
     for t in range(steps):
         observation[t] = normaliser(raw)
-        action[t] += actor.output(observation[t])
-        result = env.step(in_units(action[t]))
+        result = env.step(in_units(distribution.sample(actor.outputs(observation[t]), action[t])))
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
         ended = terminated[t] | truncated[t]
         last = final[ended]

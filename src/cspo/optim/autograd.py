@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cspo.errors import CspoError
-from cspo.policy.gaussian import Actor, standardise
+from cspo.policy.actor import Actor
 from cspo.types import Array, Batch
 
 if TYPE_CHECKING:
@@ -24,15 +24,19 @@ INSTALL = "PyTorch is not installed, and a loss written in it needs it: pip inst
 class Distribution:
     """The current policy on a minibatch: what a loss is written in.
 
-    `log_prob`, `mean` and `log_std` are the leaves of the loss's graph. Below them, the chain rule
-    is applied by hand.
+    `log_prob`, `output` and `log_std` are the leaves of the loss's graph. Below them, the chain
+    rule is applied by hand.
     """
 
     log_prob: Tensor  # (B,)
-    mean: Tensor  # (B, A)
-    log_std: Tensor  # (A,)
+    output: Tensor  # (B, O) means of the Gaussian columns, then logits of the choices
+    log_std: Tensor  # (G,)
     ratio: Tensor  # (B,) probability of the action relative to the policy that collected it
-    z: Array  # (B, A) standardised action, no gradient
+
+    @property
+    def mean(self) -> Tensor:
+        """The means (B, G) of the Gaussian columns."""
+        return self.output[:, : len(self.log_std)]
 
 
 class AutogradObjective:
@@ -62,11 +66,17 @@ class AutogradObjective:
         loss = self.loss(new, {name: column[rows] for name, column in self.columns.items()})
         if entropy_coefficient:
             loss = loss - entropy_coefficient * new.log_std.sum()
-        leaves = (new.log_prob, new.mean, new.log_std)
+        leaves = (new.log_prob, new.output, new.log_std)
         found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-        by_log_prob, by_mean, by_log_std = (gradient.numpy() for gradient in found)
-        through_mean, through_std = actor.through_log_prob(new.z, by_log_prob)
-        actor.backward(through_mean + by_mean, through_std + by_log_std)
+        by_log_prob, by_output, by_log_std = (gradient.numpy() for gradient in found)
+        output = new.output.detach().numpy()
+        if entropy_coefficient and actor.distribution.choices:
+            slope = actor.distribution.choice_entropy(output)[1]
+            by_output = by_output - np.float32(entropy_coefficient / len(index)) * slope
+        through_output, through_std = actor.distribution.through_log_prob(
+            output, actor.log_std, batch.action[index], by_log_prob
+        )
+        actor.backward(through_output + by_output, through_std + by_log_std)
         return actor.gradient
 
 
@@ -77,12 +87,12 @@ def distribution(actor: Actor, batch: Batch, index: NDArray[np.int64]) -> Distri
     call.
     """
     from_numpy = _torch().from_numpy
-    mean = actor.mlp.forward(batch.observation[index])[0]
-    z = standardise(batch.action[index], mean, actor.log_std)
-    log_prob = from_numpy(actor.log_prob(batch.action[index], mean)).requires_grad_()
-    ratio = (log_prob - from_numpy(batch.log_prob[index])).exp()
+    output = actor.forward(batch.observation, index).copy()
+    log_prob = actor.distribution.log_prob(output, actor.log_std, batch.action[index])
+    leaf = from_numpy(log_prob).requires_grad_()
+    ratio = (leaf - from_numpy(batch.log_prob[index])).exp()
     log_std = from_numpy(actor.log_std.copy()).requires_grad_()
-    return Distribution(log_prob, from_numpy(mean).requires_grad_(), log_std, ratio, z)
+    return Distribution(leaf, from_numpy(output).requires_grad_(), log_std, ratio)
 
 
 def _torch() -> Any:

@@ -16,7 +16,8 @@ from cspo.algorithms.surrogates import (
     UNCLIPPED_INSIDE,
 )
 from cspo.arithmetic import kernel
-from cspo.policy.kernels import mlp_backward, mlp_forward
+from cspo.policy import categorical
+from cspo.policy.kernels import gather_forward, mlp_backward
 
 
 @kernel
@@ -35,13 +36,6 @@ def adam(parameters, gradient, first, second, count, lr, l2, max_norm):
         first[i] += np.float32(0.1) * (g - first[i])
         second[i] = np.float32(0.999) * second[i] + np.float32(0.001) * g * g
         parameters[i] -= step * first[i] / (np.sqrt(second[i]) * correction + np.float32(1e-8))
-
-
-@kernel
-def take_rows(source, index, out):
-    """Copy the rows `index` of source into out."""
-    for row in range(index.size):
-        out[row] = source[index[row]]
 
 
 @kernel
@@ -73,8 +67,7 @@ def critic_pass(
         index = order[start : start + rows]
         size = index.size
         batch = inputs[: size * sizes[0]].reshape(size, sizes[0])
-        take_rows(x, index, batch)
-        value = mlp_forward(parameters, sizes, batch, work)
+        value = gather_forward(parameters, sizes, x, index, inputs, work)
         for row in range(size):
             error = value[row, 0] - target[index[row]]
             total += error * error
@@ -86,18 +79,24 @@ def critic_pass(
 
 
 @kernel
-def divergence(mean, log_std, reference_mean, reference_log_std, index, shift, kl):
-    """Fill kl (B,) with KL(new || reference) and shift (B, A) with its slope by the mean."""
+def divergence(output, log_std, choices, reference_output, reference_log_std, index, shift, kl):
+    """Fill kl (B,) with KL(new || reference) and shift (B, O) with its slope by the outputs."""
     for row in range(index.size):
         total = np.float32(0.0)
         for column in range(log_std.size):
-            difference = mean[row, column] - reference_mean[index[row], column]
+            difference = output[row, column] - reference_output[index[row], column]
             log_ratio = log_std[column] - reference_log_std[column]
             shift[row, column] = difference * np.exp(np.float32(-2.0) * reference_log_std[column])
             total += np.float32(0.5) * (
                 difference * shift[row, column] + np.expm1(np.float32(2.0) * log_ratio)
             )
             total -= log_ratio
+        start = log_std.size
+        for m in range(choices.size):
+            end = start + choices[m]
+            other = reference_output[index[row], start:end]
+            total += categorical.divergence(output[row, start:end], other, shift[row, start:end])
+            start = end
         kl[row] = total
 
 
@@ -118,54 +117,57 @@ def surrogate(kind, r, a, low, high, kl, inside):
 
 
 @kernel
-def actor_forward(
-    parameters,
-    sizes,
-    x,
+def surrogate_means(
+    output,
+    log_std,
+    choices,
     action,
     old_log_prob,
     A,
     kinds,
     clip,
-    reference_mean,
+    reference_output,
     reference_log_std,
     trust,
     index,
-    inputs,
-    work,
     z,
+    scores,
     ratio,
     shift,
     values,
     slopes,
 ):
-    """Evaluate the policy and S surrogates on the minibatch `index` of the whole batch.
+    """Evaluate S surrogates at a policy's outputs (B, O) on the minibatch `index` of the batch.
 
-    Fills z (B, A) = (action - mean) / std, the ratio (B,), the slope of KL(new || reference) by the
-    mean, `shift` (B, A), the surrogate means `values` (S,) and their slopes (B, S). A is (n, S),
-    its columns of these `kinds` (S,); without a reference, reference_mean is empty.
+    Fills z (B, G) = (action - mean) / std, the slopes of the choices' log-probabilities, `scores`
+    (B, O - G), the ratio (B,), the slope of KL(new || reference) by the outputs, `shift` (B, O),
+    the surrogate means `values` (S,) and their slopes (B, S). A is (n, S), its columns of these
+    `kinds` (S,); without a reference, reference_output is empty.
     """
-    actions, rows = action.shape[1], index.size
-    border = parameters.size - actions
-    log_std = parameters[border:]
-    batch = inputs[: rows * sizes[0]].reshape(rows, sizes[0])
-    take_rows(x, index, batch)
-    mean = mlp_forward(parameters[:border], sizes, batch, work)
+    gaussians, rows = log_std.size, index.size
     inverse_std = np.exp(-log_std)
-    constant = log_std.sum() + np.float32(0.5 * np.log(2.0 * np.pi)) * actions
+    constant = log_std.sum() + np.float32(0.5 * np.log(2.0 * np.pi)) * gaussians
     low, high = np.float32(1.0 - clip), np.float32(1.0 + clip)
     kl = np.zeros(rows, np.float32)
-    if reference_mean.shape[0] > 0:
-        divergence(mean, log_std, reference_mean, reference_log_std, index, shift, kl)
+    if reference_output.shape[0] > 0:
+        divergence(output, log_std, choices, reference_output, reference_log_std, index, shift, kl)
     values[:] = 0.0
     for row in range(rows):
         sample = index[row]
         square = np.float32(0.0)
-        for column in range(actions):
-            standard = (action[sample, column] - mean[row, column]) * inverse_std[column]
+        for column in range(gaussians):
+            standard = (action[sample, column] - output[row, column]) * inverse_std[column]
             z[row, column] = standard
             square += standard * standard
-        r = np.exp(np.float32(-0.5) * square - constant - old_log_prob[sample])
+        log_prob = np.float32(-0.5) * square - constant
+        start = 0
+        for m in range(choices.size):
+            end = start + choices[m]
+            logits = output[row, gaussians + start : gaussians + end]
+            chosen = action[sample, gaussians + m]
+            log_prob += categorical.score(logits, chosen, scores[row, start:end])
+            start = end
+        r = np.exp(log_prob - old_log_prob[sample])
         ratio[row] = r
         for s in range(kinds.size):
             value, slope = surrogate(
@@ -176,29 +178,29 @@ def actor_forward(
 
 
 @kernel
-def actor_backward(
-    parameters,
-    gradient,
-    sizes,
+def output_slopes(
+    output,
+    log_std,
+    choices,
     weights,
     kinds,
     z,
+    scores,
     ratio,
     shift,
     reference_log_std,
     slopes,
     entropy,
-    inputs,
-    work,
-    scratch,
+    delta,
+    log_std_gradient,
 ):
-    """Write the gradient of sum_s weights_s L_s - entropy * H at the last `actor_forward`."""
-    rows, actions = z.shape
-    border = parameters.size - actions
-    inverse_std = np.exp(-parameters[border:])
-    log_std_gradient = gradient[border:]
+    """Differentiate sum_s weights_s L_s - entropy * H where `surrogate_means` was evaluated.
+
+    Fills delta (B, O), the gradient at the outputs, and that at the log standard deviations (G,).
+    """
+    rows, gaussians = z.shape
+    inverse_std = np.exp(-log_std)
     log_std_gradient[:] = np.float32(-entropy)  # the entropy grows by one per unit of each log std
-    delta = np.empty((rows, actions), np.float32)
     # Apart from each other, so that neither loop has a branch.
     kl_weights = np.where(kinds == DIVERGENCE, weights, np.float32(0.0))
     ratio_weights = weights - kl_weights
@@ -209,18 +211,28 @@ def actor_backward(
         for s in range(weights.size):
             by_kl += kl_weights[s] * slopes[row, s]
         by_log_prob = by_ratio * ratio[row]  # d ratio / d log_prob = ratio
-        for column in range(actions):
+        for column in range(gaussians):
             standard = z[row, column]
             delta[row, column] = (
                 by_log_prob * standard * inverse_std[column]
             )  # d log_prob / d mean = z / std
             log_std_gradient[column] += by_log_prob * (standard * standard - np.float32(1.0))
+        for column in range(scores.shape[1]):
+            delta[row, gaussians + column] = by_log_prob * scores[row, column]
         if by_kl != 0.0:
-            for column in range(actions):
-                log_ratio = parameters[border + column] - reference_log_std[column]
+            for column in range(gaussians):
+                log_ratio = log_std[column] - reference_log_std[column]
                 delta[row, column] += by_kl * shift[row, column]
                 log_std_gradient[column] += by_kl * np.expm1(
                     np.float32(2.0) * log_ratio
                 )  # std^2 / reference^2 - 1
-    batch = inputs[: rows * sizes[0]].reshape(rows, sizes[0])
-    mlp_backward(parameters[:border], sizes, batch, work, delta, scratch, gradient[:border])
+            for column in range(gaussians, delta.shape[1]):
+                delta[row, column] += by_kl * shift[row, column]
+    if entropy != 0.0 and choices.size > 0:
+        of_choices = np.empty(rows, np.float32)
+        by_logits = np.empty_like(scores)
+        categorical.choice_entropies(output, choices, of_choices, by_logits)
+        share = np.float32(entropy / rows)
+        for row in range(rows):
+            for column in range(scores.shape[1]):
+                delta[row, gaussians + column] -= share * by_logits[row, column]

@@ -16,11 +16,10 @@ from cspo.errors import CspoError
 from cspo.optim import kernels
 from cspo.optim.adam import FlatAdam
 from cspo.optim.autograd import AutogradObjective
+from cspo.optim.critics import critic_pass
 from cspo.optim.objective import SurrogateObjective
 from cspo.optim.settings import UpdateSettings
 from cspo.optim.trust_region import FisherTrustRegion
-from cspo.policy.gaussian import mean_kl
-from cspo.policy.networks import Workspace
 from cspo.policy.policy import Policy
 from cspo.types import Array, Batch, FloatArray, per_constraint
 
@@ -32,7 +31,7 @@ class _Pass(NamedTuple):
     """What one pass over the batch gave."""
 
     critic_errors: list[float]  # mean squared errors met on the way; empty if none was trained
-    mean: Array  # (n, A) the policy's means after it
+    output: Array  # (n, O) what the policy puts out after it
     stopped: bool  # whether the KL check of a minibatch ended it early
 
 
@@ -54,10 +53,7 @@ class MinibatchLearner:
         self.policy, self.settings, self.rng = policy, settings, rng
         self.actor_optimiser = FlatAdam(policy.actor.parameters, settings.actor_lr)
         self.critic_optimiser = FlatAdam(policy.critics.parameters, settings.critic_lr)
-        critics, rows = policy.critics, settings.minibatch_size
-        self._actor_space = Workspace(policy.actor.mlp.sizes, rows)
-        self._critic_spaces = [Workspace(critics.sizes, rows) for _ in range(critics.count)]
-        workers = min(threads - 1, critics.count)
+        workers = min(threads - 1, policy.critics.count)
         self._pool: ThreadPoolExecutor | None = None
         if workers > 0:
             self._pool = ThreadPoolExecutor(workers, "cspo-critics", flush_denormals)
@@ -76,7 +72,7 @@ class MinibatchLearner:
 
     def fit(self, batch: Batch, loss: Loss | AutogradObjective) -> FitResult:
         """Minimise the loss and train the critics, until the passes or the KL limit are used up."""
-        old = Reference(batch.mean, batch.log_std)
+        old = Reference(batch.output, batch.log_std)
         return self._fit(batch, loss, old, range(self.policy.critics.count))
 
     def fit_actor(
@@ -87,7 +83,7 @@ class MinibatchLearner:
 
     def fit_critics(self, batch: Batch) -> dict[str, float]:
         """Train the critics alone, in all passes, and return the metrics."""
-        old = Reference(batch.mean, batch.log_std)
+        old = Reference(batch.output, batch.log_std)
         metrics = self._fit(batch, None, old, range(self.policy.critics.count)).metrics
         del metrics["actor_lr"]  # the actor did not move
         return metrics
@@ -123,22 +119,25 @@ class MinibatchLearner:
     ) -> FitResult:
         objective = SurrogateObjective(loss) if isinstance(loss, Loss) else loss
         actor, kl, passes = self.policy.actor, 0.0, 0
+        mean_kl = actor.distribution.mean_kl
         for passes in range(1, self.settings.passes + 1):  # noqa: B007 (how many is reported)
             order = self.rng.permutation(len(batch.log_prob))
             done = self._run_pass(batch, objective, reference, critics, order)
             if objective is None:
                 continue
-            kl = mean_kl(*reference, done.mean, actor.log_std)
+            kl = mean_kl(*reference, done.output, actor.log_std)
             if not kl <= self.settings.target_kl or done.stopped:
                 break
         self._require_finite(kl, passes)
         return FitResult(
-            kl=mean_kl(batch.mean, batch.log_std, done.mean, actor.log_std),
+            kl=mean_kl(batch.output, batch.log_std, done.output, actor.log_std),
             kl_reference=kl,
             passes=passes,
-            mean=done.mean,
-            ratio=actor.ratio(batch.action, done.mean, batch.log_prob),
-            metrics=self._metrics(done.critic_errors),
+            output=done.output,
+            ratio=actor.distribution.ratio(
+                done.output, actor.log_std, batch.action, batch.log_prob
+            ),
+            metrics=self._metrics(done),
         )
 
     def _run_pass(
@@ -159,9 +158,11 @@ class MinibatchLearner:
                     k = waiting.popleft()
                 except IndexError:  # another thread took the last one
                     return
-                errors[k] = self._critic_pass(k, batch, order)
+                errors[k] = critic_pass(
+                    self.policy.critics, k, self.critic_optimiser, self.settings, batch, order
+                )
 
-        futures, stopped, mean = [], False, batch.mean
+        futures, stopped, output = [], False, batch.output
         if objective is not None and self.settings.kl_check == "minibatch":
             seen, stopped = self._actor_pass(batch, objective, reference, order)
             order = order[:seen]  # the critics see as much as the actor did before it stopped
@@ -171,25 +172,13 @@ class MinibatchLearner:
             if objective is not None:
                 self._actor_pass(batch, objective, reference, order)
         if objective is not None:
-            mean = self.policy.actor.mlp.predict(batch.observation)[0]
+            output = self.policy.actor.outputs(batch.observation)
         train_critics()
         for future in futures:
             future.result()
         if critics:
             self.critic_optimiser.count += -(-len(order) // self.settings.minibatch_size)
-        return _Pass(errors, mean, stopped)
-
-    def _critic_pass(self, k: int, batch: Batch, order: Order) -> float:
-        """Train critic k on mean squared error + critic_l2 * |parameters|^2."""
-        critics, adam, settings = self.policy.critics, self.critic_optimiser, self.settings
-        space = self._critic_spaces[k]
-        total: float = kernels.critic_pass(
-            *(critics.parameters[k], critics.gradient[k], adam.first[k], adam.second[k]),
-            *(adam.count, critics.size_array, batch.observation, batch.value_target[k], order),
-            *(settings.minibatch_size, adam.lr, settings.critic_l2, settings.max_grad_norm),
-            *(space.inputs, space.work, space.scratch),
-        )
-        return total / len(order)
+        return _Pass(errors, output, stopped)
 
     def _actor_pass(
         self, batch: Batch, objective: Objective, reference: Reference, order: Order
@@ -204,32 +193,35 @@ class MinibatchLearner:
                 objective.gradient(actor, batch, index, settings.entropy_coefficient)
             self.actor_optimiser.step(actor.gradient, max_norm=settings.max_grad_norm)
             if settings.kl_check == "minibatch":
-                mean = actor.mlp.predict(batch.observation[index])[0]
-                kl = mean_kl(reference.mean[index], reference.log_std, mean, actor.log_std)
+                output, old = actor.outputs(batch.observation[index]), reference.output[index]
+                kl = actor.distribution.mean_kl(old, reference.log_std, output, actor.log_std)
                 if not kl <= settings.target_kl:
                     return start + len(index), True
         return len(order), False
 
     def _write_gradient(self, batch: Batch, objective: SurrogateObjective, index: Order) -> None:
         """Fill the actor's gradient: the loss's derivatives times the surrogates' gradients."""
-        actor, space, size = self.policy.actor, self._actor_space, len(index)
-        z = np.empty((size, batch.action.shape[1]), np.float32)
-        shift, ratio = np.empty_like(z), np.empty(size, np.float32)
+        actor, size = self.policy.actor, len(index)
+        log_std, choices = actor.log_std, actor.distribution.choice_array
+        z = np.empty((size, actor.distribution.gaussians), np.float32)
+        scores = np.empty((size, actor.distribution.logits), np.float32)
+        delta = np.empty((size, actor.distribution.output_size), np.float32)
+        shift, ratio = np.empty_like(delta), np.empty(size, np.float32)
         slopes = np.empty((size, len(objective.kinds)), np.float32)
-        means = np.empty(len(objective.kinds))
-        kernels.actor_forward(
-            *(actor.parameters, actor.mlp.size_array),
-            *(batch.observation, batch.action, batch.log_prob),
+        means, by_log_std = np.empty(len(objective.kinds)), np.empty_like(log_std)
+        output = actor.forward(batch.observation, index)
+        kernels.surrogate_means(
+            *(output, log_std, choices, batch.action, batch.log_prob),
             *(objective.columns, objective.kinds, objective.clip),
-            *(objective.reference_mean, objective.reference_log_std, objective.trust),
-            *(index, space.inputs, space.work, z, ratio, shift, means, slopes),
+            *(objective.reference_output, objective.reference_log_std, objective.trust),
+            *(index, z, scores, ratio, shift, means, slopes),
         )
-        kernels.actor_backward(
-            *(actor.parameters, actor.gradient, actor.mlp.size_array),
-            *(objective.weights(means), objective.kinds, z, ratio, shift),
-            *(objective.reference_log_std, slopes, self.settings.entropy_coefficient),
-            *(space.inputs, space.work, space.scratch),
+        kernels.output_slopes(
+            *(output, log_std, choices, objective.weights(means), objective.kinds),
+            *(z, scores, ratio, shift, objective.reference_log_std, slopes),
+            *(self.settings.entropy_coefficient, delta, by_log_std),
         )
+        actor.backward(delta, by_log_std)
 
     def _require_finite(self, kl: float, passes: int) -> None:
         critics_finite = bool(np.isfinite(self.policy.critics.parameters).all())
@@ -240,13 +232,20 @@ class MinibatchLearner:
                 "intact."
             )
 
-    def _metrics(self, errors: list[float]) -> dict[str, float]:
-        border = 1 + self.policy.num_costs
+    def _metrics(self, done: _Pass) -> dict[str, float]:
+        errors, border, actor = done.critic_errors, 1 + self.policy.num_costs, self.policy.actor
+        spread = {}
+        if actor.distribution.gaussians:
+            spread["policy_std"] = float(np.exp(actor.log_std).mean())
+        if actor.distribution.choices:
+            spread["choice_entropy"] = float(
+                actor.distribution.choice_entropy(done.output)[0].mean()
+            )
         return {
             **({"critic_loss_reward": errors[0]} if errors else {}),
             **per_constraint("critic_loss_cost", errors[1:border]),
             **per_constraint("critic_loss_extra", errors[border:]),
-            "policy_std": float(np.exp(self.policy.actor.log_std).mean()),
+            **spread,
             "actor_lr": self.actor_optimiser.lr,
         }
 

@@ -24,18 +24,18 @@ class SurrogateObjective:
     Attributes:
         columns: (n, S) advantages.
         kinds: (S,) what each column's mean is, as the kernels know it.
-        reference_mean: (n, A) and `reference_log_std` (A,); empty without a reference, so that one
-            compiled function serves both.
+        reference_output: (n, O) and `reference_log_std` (G,); empty without a reference, so that
+            one compiled function serves both.
     """
 
     def __init__(self, loss: Loss) -> None:
         """Lay the columns out."""
         self.clip, self.trust = loss.clip, loss.trust
         self._function, self._observe = loss.function, loss.observe
-        self.reference_mean = np.empty((0, 0), np.float32)
+        self.reference_output = np.empty((0, 0), np.float32)
         self.reference_log_std = np.empty(0, np.float32)
         if loss.reference is not None:
-            self.reference_mean = np.ascontiguousarray(loss.reference.mean)
+            self.reference_output = np.ascontiguousarray(loss.reference.output)
             self.reference_log_std = loss.reference.log_std
         columns = [np.atleast_2d(item.A.T).T for item in loss.surrogates]  # (n, 1) or (n, K) each
         self.columns = np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float32)

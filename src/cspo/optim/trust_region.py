@@ -1,6 +1,6 @@
 """One step per epoch inside a trust region: curvature, conjugate gradients, backtracking.
 
-    K(theta) = mean over samples AND action dimensions of KL(old || new)        the size of a step
+    K(theta) = mean over samples AND action columns of KL(old || new)        the size of a step
     H        = Hessian of K at theta_k + damping I                              its curvature
 
 A method states a direction and a rule of acceptance; `search` walks back along the
@@ -16,8 +16,7 @@ import numpy as np
 
 from cspo.algorithms.learner import Step, Trial
 from cspo.errors import CspoError
-from cspo.optim.fisher import Fisher
-from cspo.policy.gaussian import Actor, mean_kl
+from cspo.policy.actor import Actor
 from cspo.types import Array, Batch, FloatArray
 
 CG_GUARD, CG_RESIDUAL = 1e-6, 1e-10
@@ -61,8 +60,8 @@ class FisherTrustRegion:
         """Prepare products with H; `iterations` are those of conjugate gradients."""
         self._actor, self._batch = actor, batch
         self._damping, self._iterations = damping, iterations
-        self._fisher = Fisher(actor, batch, executor)
-        self._start = self._ratio(batch.mean)
+        self._fisher = actor.fisher(batch.observation, executor)
+        self._start = self._ratio(batch.output)
 
     def gradient(self, A: Array) -> FloatArray:
         """Return the gradient (P,) of mean(r A) at theta_k."""
@@ -111,7 +110,7 @@ class FisherTrustRegion:
                 parameters[:] = start + fraction * step
             trial = self._trial()
             if accept(trial):
-                return Step(fraction, refused, trial.kl * self._batch.mean.shape[1])
+                return Step(fraction, refused, trial.kl * self._batch.action.shape[1])
             if give_up_at_infinity and not np.isfinite(trial.kl):
                 tries = refused + 1
                 break
@@ -120,10 +119,11 @@ class FisherTrustRegion:
         return Step(0.0, tries, 0.0)
 
     def _trial(self) -> Trial:
-        batch, log_std = self._batch, self._actor.log_std
-        mean = self._actor.mlp.predict(batch.observation)[0]
-        kl = mean_kl(batch.mean, batch.log_std, mean, log_std) / mean.shape[1]
-        return Trial(self._ratio(mean), self._start, kl)
+        batch, actor = self._batch, self._actor
+        output = actor.outputs(batch.observation)
+        kl = actor.distribution.mean_kl(batch.output, batch.log_std, output, actor.log_std)
+        return Trial(self._ratio(output), self._start, kl / batch.action.shape[1])
 
-    def _ratio(self, mean: Array) -> Array:
-        return self._actor.ratio(self._batch.action, mean, self._batch.log_prob)
+    def _ratio(self, output: Array) -> Array:
+        batch, log_std = self._batch, self._actor.log_std
+        return self._actor.distribution.ratio(output, log_std, batch.action, batch.log_prob)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from cspo.arithmetic import kernel
+from cspo.policy.categorical import score
 
 
 @kernel
@@ -96,6 +97,21 @@ def mlp_backward(parameters, sizes, x, work, delta, scratch, gradient):
 
 
 @kernel
+def take_rows(source, index, out):
+    """Copy the rows `index` of source into out."""
+    for row in range(index.size):
+        out[row] = source[index[row]]
+
+
+@kernel
+def gather_forward(parameters, sizes, x, index, inputs, work):
+    """Return the outputs (B, out) at the rows `index` of x (n, in), kept in `inputs` for later."""
+    batch = inputs[: index.size * sizes[0]].reshape(index.size, sizes[0])
+    take_rows(x, index, batch)
+    return mlp_forward(parameters, sizes, batch, work)
+
+
+@kernel
 def predict(parameters, sizes, x, work, rows, out):
     """Fill out (n, out) for x (n, in), `rows` at a time so that activations stay in the cache."""
     for start in range(0, x.shape[0], rows):
@@ -103,36 +119,47 @@ def predict(parameters, sizes, x, work, rows, out):
 
 
 @kernel
-def score_gradients(parameters, sizes, x, action, weights, index, work, inputs, scratch, total):
+def score_gradients(
+    parameters, sizes, choices, x, action, weights, index, work, inputs, scratch, total
+):
     """Fill total (C, P) with gradients of mean(weights_c log pi(action|x)) over the rows `index`.
 
     `weights` is (C, n). A piece is as long as the workspace has room for, so that activations stay
     in the cache; one forward pass serves all C.
     """
-    count, actions = weights.shape[0], action.shape[1]
-    border, rows = parameters.size - actions, inputs.size // sizes[0]
+    count, outputs, gaussians = weights.shape[0], sizes[-1], sizes[-1] - choices.sum()
+    border, rows = parameters.size - gaussians, inputs.size // sizes[0]
     inverse_std = np.exp(-parameters[border:])
-    z = np.empty((rows, actions), np.float32)
-    delta = np.empty((rows, actions), np.float32)
+    z = np.empty((rows, gaussians), np.float32)
+    scores = np.empty((rows, outputs - gaussians), np.float32)
+    delta = np.empty((rows, outputs), np.float32)
     part = np.empty(border, np.float32)
     total[:] = 0.0
     for start in range(0, index.size, rows):
         size = min(rows, index.size - start)
         batch = inputs[: size * sizes[0]].reshape(size, sizes[0])
+        output = gather_forward(
+            parameters[:border], sizes, x, index[start : start + size], inputs, work
+        )
         for row in range(size):
-            batch[row] = x[index[start + row]]
-        mean = mlp_forward(parameters[:border], sizes, batch, work)
-        for row in range(size):
-            for column in range(actions):
-                difference = action[index[start + row], column] - mean[row, column]
+            for column in range(gaussians):
+                difference = action[index[start + row], column] - output[row, column]
                 z[row, column] = difference * inverse_std[column]
+            first = 0
+            for m in range(choices.size):
+                chosen, last = action[index[start + row], gaussians + m], first + choices[m]
+                logits = output[row, gaussians + first : gaussians + last]
+                score(logits, chosen, scores[row, first:last])
+                first = last
         for c in range(count):
             for row in range(size):
                 weight = weights[c, index[start + row]] / np.float32(index.size)
-                for column in range(actions):
+                for column in range(gaussians):
                     standard = z[row, column]
                     delta[row, column] = weight * standard * inverse_std[column]
                     total[c, border + column] += weight * (standard * standard - np.float32(1.0))
+                for column in range(gaussians, outputs):
+                    delta[row, column] = weight * scores[row, column - gaussians]
             mlp_backward(parameters[:border], sizes, batch, work, delta[:size], scratch, part)
             for i in range(border):
                 total[c, i] += part[i]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cspo.policy import kernels
 from cspo.types import Array
@@ -47,8 +48,9 @@ class StackedMLP:
         self.count = parameters.shape[0]
         self.parameters = parameters  # (count, P)
         self.gradient = gradient  # (count, P)
-        self._spaces = [Workspace(sizes, 1) for _ in range(self.count)]
-        self._inputs: Array | None = None
+        self._work = np.empty(0, np.float32)  # activations of `predict`
+        self._spaces = [Workspace(sizes, 0) for _ in range(self.count)]  # of `forward`
+        self._rows = [0] * self.count  # samples of the last `forward`
 
     def initialise(self, rng: np.random.Generator) -> None:
         """Draw weights and biases uniformly in plus or minus 1/sqrt(fan_in), all layers alike."""
@@ -58,39 +60,39 @@ class StackedMLP:
             self.parameters[:, start:end] = rng.uniform(-bound, bound, (self.count, end - start))
             start = end
 
-    def _reserve(self, rows: int) -> None:
-        if self._spaces[0].rows < rows:
-            self._spaces = [Workspace(self.sizes, rows) for _ in range(self.count)]
+    def space(self, network: int, rows: int) -> Workspace:
+        """Return the workspace in which one network is trained, with room for `rows` samples."""
+        if self._spaces[network].rows < rows:
+            self._spaces[network] = Workspace(self.sizes, rows)
+        return self._spaces[network]
 
-    def output(self, x: Array, network: int = 0) -> Array:
-        """Return one network's outputs (B, out) for x (B, in): the next call overwrites them."""
-        self._reserve(len(x))
-        result: Array = kernels.mlp_forward(
-            self.parameters[network], self.size_array, x, self._spaces[network].work
+    def forward(self, network: int, x: Array, rows: NDArray[np.int64]) -> Array:
+        """Return one network's outputs (B, out) at these rows of x, and remember for `backward`.
+
+        The next call for the same network overwrites them.
+        """
+        space, self._rows[network] = self.space(network, len(rows)), len(rows)
+        result: Array = kernels.gather_forward(
+            self.parameters[network], self.size_array, x, rows, space.inputs, space.work
         )
         return result
 
-    def forward(self, x: Array) -> Array:
-        """Return the outputs (count, B, out) for x (B, in), and remember what `backward` needs."""
-        self._inputs = np.ascontiguousarray(x)
-        return np.stack([self.output(self._inputs, k) for k in range(self.count)])
-
-    def backward(self, by_output: Array) -> None:
-        """Write the parameter gradient for `by_output` (count, B, out) at the last `forward`."""
-        assert self._inputs is not None, "backward follows forward"
-        for k, delta in enumerate(np.ascontiguousarray(by_output)):
-            parameters, space = self.parameters[k], self._spaces[k]
-            kernels.mlp_backward(
-                *(parameters, self.size_array, self._inputs, space.work),
-                *(delta, space.scratch, self.gradient[k]),
-            )
+    def backward(self, network: int, by_output: Array) -> None:
+        """Write one network's gradient for `by_output` (B, out) at its last `forward`."""
+        space, rows = self._spaces[network], self._rows[network]
+        inputs = space.inputs[: rows * self.sizes[0]].reshape(rows, self.sizes[0])
+        kernels.mlp_backward(
+            *(self.parameters[network], self.size_array, inputs, space.work),
+            *(np.ascontiguousarray(by_output), space.scratch, self.gradient[network]),
+        )
 
     def predict(self, x: Array) -> Array:
         """Return the outputs (count, B, out) for x (B, in) of any length, as a new array."""
-        self._reserve(min(CHUNK, len(x)))
+        needed = min(CHUNK, len(x)) * sum(self.sizes[1:])
+        if self._work.size < needed:
+            self._work = np.empty(needed, np.float32)
         result = np.empty((self.count, len(x), self.sizes[-1]), np.float32)
         inputs = np.ascontiguousarray(x)
-        for k, out in enumerate(result):
-            parameters, work = self.parameters[k], self._spaces[k].work
-            kernels.predict(parameters, self.size_array, inputs, work, CHUNK, out)
+        for parameters, out in zip(self.parameters, result, strict=True):
+            kernels.predict(parameters, self.size_array, inputs, self._work, CHUNK, out)
         return result

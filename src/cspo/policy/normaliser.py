@@ -20,10 +20,20 @@ class Normaliser:
     """
 
     def __init__(
-        self, size: int, clip: float = 5.0, std_floor: float = 0.01, enabled: bool = True
+        self,
+        size: int,
+        clip: float = 5.0,
+        std_floor: float = 0.01,
+        enabled: bool = True,
+        as_is: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Start with nothing seen; `enabled=False` passes every observation through unchanged."""
+        """Start with nothing seen.
+
+        `enabled=False` passes every observation through unchanged, a mask `as_is` (D,) these
+        coordinates.
+        """
         self.clip, self.std_floor, self.enabled = clip, std_floor, enabled
+        self._as_is = None if as_is is None or not np.any(as_is) else np.flatnonzero(as_is)
         self.count = 0
         self.mean = np.zeros(size)
         self.square_sum = np.zeros(size)  # sum of squared deviations from the mean
@@ -49,6 +59,8 @@ class Normaliser:
             return x.astype(np.float32)
         out = np.empty(x.shape, np.float32)
         kernels.normalise(np.asarray(x, np.float64), self.mean, self._inverse_std, self.clip, out)
+        if self._as_is is not None:
+            out[:, self._as_is] = x[:, self._as_is]
         return out
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,11 +18,13 @@ import numpy as np
 
 from cspo.algorithms.registry import get_algorithm, is_built_in
 from cspo.config import TrainConfig
+from cspo.envs.layout import ActionLayout, ObservationLayout
 from cspo.errors import CspoError
+from cspo.policy.distribution import Distribution
 from cspo.policy.networks import parameter_count
 from cspo.runs.checkpoint import DamagedCheckpoint, State
 from cspo.settings import UnknownSettings
-from cspo.setup import build_policy
+from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.train import PARTS, Trainer
 
 NAMES = {"epoch", "cost_limit", "facts", *PARTS, "env"}
@@ -37,6 +39,12 @@ FACTS: dict[str, Any] = {
     "cost_fn": bool,
     "time_limit": (int, type(None)),
     "clip_actions": bool,
+}
+SPACES: dict[str, Any] = {  # what checkpoints of earlier releases do not have, all of it or none
+    "action_choices": list,
+    "observation_as_is": (np.ndarray, type(None)),
+    "observation_space": (dict, type(None)),
+    "action_space": (dict, type(None)),
 }
 # What is a sum of squares, a variance, a length or a price.
 NOT_NEGATIVE = {
@@ -85,8 +93,11 @@ def _check_streams(value: Any) -> None:
 
 def _check_facts(facts: Any, config: TrainConfig) -> SimpleNamespace:
     """Return the sizes of the environment, if they can be those of an environment of the run."""
-    _same_names(facts, FACTS.keys(), "facts")
-    for name, kind in FACTS.items():
+    kinds = FACTS | SPACES
+    if isinstance(facts, dict) and not facts.keys() & SPACES.keys():
+        facts = facts | EARLIER_FACTS
+    _same_names(facts, kinds.keys(), "facts")
+    for name, kind in kinds.items():
         wrong = isinstance(facts[name], bool) and kind is not bool
         _demand(isinstance(facts[name], kind) and not wrong, f"facts/{name} is of a wrong kind")
     for name in ("observation_size", "action_size", "time_limit"):
@@ -94,18 +105,50 @@ def _check_facts(facts: Any, config: TrainConfig) -> SimpleNamespace:
     low, high = facts["action_low"], facts["action_high"]
     for name, bound in (("action_low", low), ("action_high", high)):
         _demand(bound.shape == (facts["action_size"],), f"facts/{name} is of another size")
-        _compare(bound, np.zeros(bound.shape), f"facts/{name}", {})
-    _demand(bool((low <= high).all()), "facts/action_low is above facts/action_high")
+        _demand(bound.dtype == np.float64, f"facts/{name} is of type {bound.dtype}, not float64")
+        endless = facts["action_space"] is not None
+        _demand(endless or bool(np.isfinite(bound).all()), f"facts/{name} is not finite")
+    fine = bool((low <= high).all() and (low < np.inf).all() and (high > -np.inf).all())
+    _demand(fine, "facts/action_low is above facts/action_high")
+    _check_spaces(facts)
     names, limits = facts["cost_names"], len(config.cost_limit)
     _demand(all(isinstance(name, str) for name in names), "facts/cost_names are not names")
     _demand(len(names) == limits, f"it has {len(names)} costs, and the settings {limits} limit(s)")
     return SimpleNamespace(**facts)
 
 
+def _check_spaces(facts: Any) -> None:
+    """Refuse choices, masks and spaces that do not fit the sizes of the environment."""
+    choices, mask, last = facts["action_choices"], facts["observation_as_is"], facts["action_size"]
+    _demand(all(type(k) is int and 1 <= k < 2**31 for k in choices), "facts/action_choices differ")
+    _demand(len(choices) <= last, "facts/action_choices are too many")
+    bounds = facts["action_low"][last - len(choices) :], facts["action_high"][last - len(choices) :]
+    from_zero = not bounds[0].any() and bounds[1].tolist() == [max(k, 2) - 1 for k in choices]
+    _demand(from_zero, "facts/action_choices do not fit the bounds of their columns")
+    if mask is not None:
+        fits = mask.shape == (facts["observation_size"],) and mask.dtype == np.bool_
+        _demand(fits, "facts/observation_as_is is not a mask of the observations")
+    try:
+        seen = _read(ObservationLayout, facts["observation_space"])
+        done = _read(ActionLayout, facts["action_space"])
+    except ValueError as fault:
+        raise DamagedCheckpoint(f"facts has {fault}") from fault
+    if seen is not None:
+        _demand(seen.size == facts["observation_size"], "facts/observation_space is of other size")
+    if done is not None:
+        _demand(done.size == last, "facts/action_space is of another size")
+        _demand(list(done.choices) == choices, "facts/action_space has other choices")
+
+
+def _read(layout: Any, description: Any) -> Any:
+    return None if description is None else layout(description)
+
+
 def _check_network(state: State, facts: SimpleNamespace, config: TrainConfig) -> None:
     """Compare the size of the actor before one is made: sizes may say anything."""
-    sizes = (facts.observation_size, *config.policy.hidden_sizes, facts.action_size)
-    wanted = parameter_count(sizes) + facts.action_size
+    distribution = Distribution.of(facts.action_size, facts.action_choices)
+    sizes = (facts.observation_size, *config.policy.hidden_sizes, distribution.output_size)
+    wanted = parameter_count(sizes) + distribution.gaussians
     actor = state["policy"].get("actor") if isinstance(state["policy"], dict) else None
     found = actor.size if isinstance(actor, np.ndarray) else 0
     _demand(found == wanted, f"policy/actor has {found} numbers, not {wanted}")

@@ -106,7 +106,7 @@ def _play(
     policy.seed(seed)
     waited = 0
     while left.any():
-        result = env.step(policy(observation, deterministic=deterministic))
+        result = env.step(policy.act(observation, deterministic=deterministic))
         observation = result.observation
         total_return += result.reward
         total_cost += result.cost

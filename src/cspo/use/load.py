@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cspo.arithmetic import single_threaded_math
 from cspo.config import TrainConfig
-from cspo.envs.batch import BatchEnv
+from cspo.envs.batch import BatchEnv, extras_of
+from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
 from cspo.policy.scaling import ActionScaling
 from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
@@ -20,7 +20,7 @@ from cspo.runs.console import Console
 from cspo.runs.folder import load_config
 from cspo.runs.schema import check_state
 from cspo.settings import UnknownSettings
-from cspo.setup import build_policy
+from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
 from cspo.types import FloatArray
 
@@ -28,23 +28,25 @@ from cspo.types import FloatArray
 class TrainedPolicy:
     """A policy and everything it needs to act: no environment, no trainer.
 
-    Call it with a raw observation to get an action in the environment's own units.
+    Call it with a raw observation to get a raw action, in the environment's own units.
 
     Attributes:
         config: Settings of the run it comes from.
         epoch: Epochs it was trained for.
         observation_size: D.
-        action_size: A.
-        action_low: Lower bounds of the action box, shape (A,).
+        action_size: A, the columns of a flat action.
+        action_low: Lower bounds of a flat action, shape (A,).
         action_high: Upper bounds, shape (A,).
         cost_names: Names of the K costs.
         cost_limit: Limits at the end of training, shape (K,).
         clip_actions: Whether the environment received its actions cut off at these bounds.
+        observation_layout: How raw observations become flat rows; None if they are.
+        action_layout: How flat actions become raw ones; None if they are.
     """
 
     def __init__(self, config: TrainConfig, state: dict[str, Any]) -> None:
         """Build the policy from a run's settings and the state in one of its checkpoints."""
-        facts = state["facts"]
+        facts = EARLIER_FACTS | state["facts"]
         self.config, self.epoch = config, int(state["epoch"])
         self.observation_size = int(facts["observation_size"])
         self.action_size = int(facts["action_size"])
@@ -53,7 +55,11 @@ class TrainedPolicy:
         self.cost_names: tuple[str, ...] = tuple(facts["cost_names"])
         self.cost_limit = np.array(state["cost_limit"])
         self.clip_actions = bool(facts["clip_actions"])
-        self._scaling = ActionScaling(self.action_low, self.action_high)
+        seen, done = facts["observation_space"], facts["action_space"]
+        self.observation_layout = None if seen is None else ObservationLayout(seen)
+        self.action_layout = None if done is None else ActionLayout(done)
+        self._choices = tuple(facts["action_choices"])
+        self._scaling = ActionScaling(self.action_low, self.action_high, len(self._choices))
         # What an algorithm that is not known here asked for is what it was given.
         unknown = isinstance(config.algorithm, UnknownSettings)
         extra = len(state["policy"]["critics"]) - 1 - len(self.cost_names) if unknown else None
@@ -66,30 +72,68 @@ class TrainedPolicy:
         self._rng = stream(seed, "policy")
 
     def __call__(
-        self, observation: ArrayLike, *, deterministic: bool = True, clip: bool | None = None
-    ) -> FloatArray:
-        """Return the action (A,) for an observation (D,), or (B, A) for (B, D).
+        self, observation: Any, *, deterministic: bool = True, clip: bool | None = None
+    ) -> Any:
+        """Return the action for an observation, or the actions for several.
 
         Args:
-            observation: As the environment gives it, not normalised.
-            deterministic: Take the mean of the policy; False draws from it as training did.
+            observation: As the environment gives it, not normalised: an array, a whole number, a
+                dict or a tuple. Several are a list of them, or an array with one axis more. Flat
+                ones, (D,) or (B, D) floating-point numbers, are understood as well.
+            deterministic: Take the mean and the most probable options; False draws as training did.
             clip: Cut the action off at the bounds of the action box. By default as in training: a
                 Gymnasium environment was given clipped actions, a native task (whose physics clamps
                 the controls, and whose reward counts the action as given) unclipped ones.
+
+        Returns:
+            What the environment takes: (A,) or (B, A) of a native task, else an action of its own
+            space. Several are an array, or a list if they are dicts or tuples.
         """
-        raw = np.asarray(observation, dtype=np.float64)
-        size = self.observation_size
-        if raw.ndim not in (1, 2) or raw.shape[-1] != size:
-            wanted = f"({size},) or (B, {size})"
-            raise CspoError(f"The policy takes observations of shape {wanted}, not {raw.shape}.")
-        x = self._policy.normaliser(np.atleast_2d(raw))
+        rows, several = self._rows(observation)
+        flat = self.act(rows, deterministic=deterministic, clip=clip)
+        if self.action_layout is None:
+            return flat if several else np.asarray(flat[0])
+        if not several:
+            return self.action_layout.decode(flat[0])
+        actions = [self.action_layout.decode(row) for row in flat]
+        return actions if self.action_layout.nested else np.array(actions)
+
+    def act(
+        self, rows: FloatArray, *, deterministic: bool = True, clip: bool | None = None
+    ) -> FloatArray:
+        """Return flat actions (B, A) for flat observations (B, D), as a `BatchEnv` has them."""
+        x, actor = self._policy.normaliser(rows), self._policy.actor
         with single_threaded_math():
-            action = self._policy.actor.mlp.predict(x)[0]  # (B, A)
-        if not deterministic:
-            std = np.exp(self._policy.actor.log_std)
-            action = action + self._rng.standard_normal(action.shape, dtype=np.float32) * std
-        scaled = self._scaling(action, clip=self.clip_actions if clip is None else clip)
-        return np.asarray(scaled[0] if raw.ndim == 1 else scaled)
+            output = actor.outputs(x)  # (B, O)
+        if deterministic:
+            action = actor.distribution.mode(output)  # (B, A)
+        else:
+            noise = actor.distribution.noise(self._rng, (len(x),), actor.log_std)
+            action = actor.distribution.sample(output, noise)
+        return self._scaling(action, clip=self.clip_actions if clip is None else clip)
+
+    def _rows(self, observation: Any) -> tuple[FloatArray, bool]:
+        """Return raw observations as rows (B, D), and whether they are several."""
+        layout = self.observation_layout
+        if layout is None or layout.box or _is_flat(observation):
+            array = np.asarray(observation, dtype=np.float64)
+            shapes: list[tuple[int, ...]] = [(self.observation_size,)]
+            if layout is not None and layout.box:
+                shapes.append(layout.shape)
+            for shape in shapes:
+                if shape in (array.shape, array.shape[1:]):
+                    several = array.shape != shape
+                    return array.reshape(-1, self.observation_size), several
+            wanted = " or ".join(f"{_shown(shape)} or {_shown(('B', *shape))}" for shape in shapes)
+            raise CspoError(f"The policy takes observations of shape {wanted}, not {array.shape}.")
+        several = isinstance(observation, list)
+        if isinstance(observation, np.ndarray) and len(layout.leaves) == 1:
+            several = observation.ndim > len(layout.leaves[0].shape)
+        try:
+            rows = [layout.flatten(one) for one in (observation if several else [observation])]
+        except Misfit as fault:
+            raise CspoError(f"The policy was given {fault}.") from None
+        return np.array(rows).reshape(-1, self.observation_size), several
 
     def check_sizes(self, env: BatchEnv) -> None:
         """Refuse an environment with other sizes of observations, actions or costs."""
@@ -100,6 +144,8 @@ class TrainedPolicy:
                 f"The environment has sizes {theirs} of observation, action and costs; "
                 f"the policy was trained on {ours}."
             )
+        if tuple(extras_of(env).action_choices) != self._choices:
+            raise CspoError("The environment has other discrete actions than the policy's.")
 
 
 def load(
@@ -138,3 +184,12 @@ def load(
         kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
         raise CspoError(f"There is no checkpoint {path}. {kept}")
     return TrainedPolicy(config, load_checkpoint(path, accept))
+
+
+def _is_flat(observation: Any) -> bool:
+    """Whether an observation of a space that is no box comes as flat rows."""
+    return isinstance(observation, np.ndarray) and observation.dtype.kind == "f"
+
+
+def _shown(shape: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"

@@ -146,7 +146,7 @@ def _filmed_episodes(
             # Before the step: after the last one the environment already shows the next episode.
             costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
             film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
-            result = env.step(policy(observation, deterministic=deterministic))
+            result = env.step(policy.act(observation, deterministic=deterministic))
             observation = result.observation
             total_return += float(result.reward[0])
             total_cost += result.cost[0]
