@@ -88,10 +88,12 @@ def small_policy(
     hidden: Sequence[int] = (5, 4),
     seed: int = 0,
     log_std: float = -0.3,
+    choices: Sequence[int] = (),
 ) -> Policy:
     """Return a policy of a few dozen parameters."""
     settings = PolicySettings(hidden_sizes=tuple(hidden), log_std_init=log_std)
-    return Policy(observation, action, costs, settings, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    return Policy(observation, action, costs, settings, rng, choices=choices)
 
 
 def make_learner(
@@ -113,15 +115,19 @@ def random_batch(
         return rng.standard_normal(shape).astype(np.float32)
 
     observation = normal(samples, actor.mlp.sizes[0])
-    mean, log_std = actor.outputs(observation), actor.log_std.copy()
-    action = mean + normal(*mean.shape) * np.exp(log_std)
+    output, log_std = actor.outputs(observation), actor.log_std.copy()
+    kind = actor.distribution
+    noise = normal(samples, kind.gaussians) * np.exp(log_std)
+    if kind.choices:
+        noise = np.concatenate([noise, rng.random((samples, len(kind.choices)), np.float32)], 1)
+    action = kind.sample(output, noise)
     A_r, A_c = normal(samples), normal(samples, costs) * np.float32(1.7)
     values: dict[str, Any] = {
         "observation": observation,
         "action": action,
-        "output": mean,
+        "output": output,
         "log_std": log_std,
-        "log_prob": actor.distribution.log_prob(mean, log_std, action),
+        "log_prob": actor.distribution.log_prob(output, log_std, action),
         "adv_r": (A_r - A_r.mean()) / (A_r.std() or 1.0),
         "adv_c": A_c - A_c.mean(0),
         "value_target": normal(1 + costs, samples),

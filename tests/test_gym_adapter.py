@@ -10,7 +10,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from cspo.envs import make_batch, native_tasks
@@ -23,6 +23,7 @@ from cspo.envs.tools.opengl import find_backend
 from cspo.envs.velocity.facts import TASKS
 from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError, EnvironmentFault
+from cspo.policy.scaling import ActionScaling
 
 NAMES = list(TASKS)
 ALL_NAMES = [row.name for row in native_tasks()]
@@ -371,12 +372,25 @@ def test_observations_that_are_not_vectors_are_flattened():
     np.testing.assert_array_equal(batch.step(np.zeros((2, 4))).observation[0], np.arange(6.0) + 1)
 
 
-def test_an_infinite_action_range_is_refused():
-    class Boundless(Toy):
-        action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+def test_an_action_without_bounds_is_in_the_policys_units_and_cut_off_where_it_has_one():
+    given = []
 
-    with pytest.raises(CspoError, match="range of its actions is infinite"):
-        make_batch(Boundless, 1)
+    class Boundless(Toy):
+        action_space = gymnasium.spaces.Box(
+            np.float32([-np.inf, 0.0, -np.inf]), np.float32([np.inf, np.inf, 1.0]), dtype=np.float32
+        )
+
+        def step(self, action):
+            given.append(action.tolist())
+            return super().step(action[:1])
+
+    batch = make_batch(Boundless, 1)
+    batch.reset(seed=0)
+    given.clear()
+    scaling = ActionScaling(batch.action_low, batch.action_high)
+    for action in ([7.0, -3.0, 5.0], [-7.0, 3.0, -5.0]):
+        batch.step(scaling(np.array([action])))
+    assert given == [[7.0, 0.0, 1.0], [-7.0, 3.0, -5.0]]
 
 
 def test_a_non_finite_value_names_the_environment():
@@ -419,7 +433,7 @@ def test_make_batch_takes_everything_a_user_calls_an_environment(tmp_path, monke
         ("no_such_module:make", 1, "there is no module 'no_such_module'"),
         ("tomli_w:make", 1, "tomli_w has no function or id 'make'"),
         ("json:loads", 1, "json is a module of Python itself"),
-        ("CartPole-v1", 1, "action_space is Discrete, and only Box"),
+        ("CartPole-v1", 1, "gives no cost: return info"),
         (3, 1, "not int"),
         ("SafetyHopperVelocity-v1", 0, "at least 1"),
     ],
@@ -441,14 +455,14 @@ def test_one_environment_cannot_be_several():
 
 
 def test_other_spaces_are_refused_in_words():
-    class Choices(Toy):
-        action_space = Discrete(3)
+    class Words(Toy):
+        action_space = gymnasium.spaces.Text(3)
 
     class Blind(Toy):
         observation_space = None
 
-    with pytest.raises(CspoError, match="action_space is Discrete"):
-        make_batch(Choices, 1)
+    with pytest.raises(CspoError, match="action_space has a part of type Text; supported are"):
+        make_batch(Words, 1)
     with pytest.raises(CspoError, match="has no observation_space"):
         make_batch(Blind, 1)
 

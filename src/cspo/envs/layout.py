@@ -30,7 +30,7 @@ FloatArray = NDArray[np.float64]
 DTYPES = frozenset(
     f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
 ) - {"float8"}
-DEEPEST = 32  # spaces within spaces
+DEEPEST = 8  # spaces within spaces: a checkpoint is not read if its tables are nested too deep
 MOST = 2**31  # columns
 EXACT = 2**53  # whole numbers up to this are exact in float64
 
@@ -73,7 +73,8 @@ def leaves_of(description: Any) -> tuple[Leaf, ...]:
 
 
 def _walk(description: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:
-    _require(isinstance(description, dict) and len(path) <= DEEPEST, "a space that is no table")
+    _require(isinstance(description, dict), "a space that is no table")
+    _require(len(path) <= DEEPEST, f"spaces within spaces, more than {DEEPEST} deep")
     kind = description.get("kind")
     keys = {
         "box": {"shape", "dtype"},
