@@ -13,7 +13,7 @@ from run_helpers import SMALL, TASK, as_flags, start
 
 import cspo
 from cspo.algorithms import algorithm_names, get_algorithm
-from cspo.cli import main
+from cspo.cli import COMMANDS, main
 from cspo.commands.train import read_arguments
 from cspo.settings import explanations
 
@@ -93,7 +93,7 @@ def test_public_functions_are_not_hidden_by_submodules() -> None:
 def test_without_arguments_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     output = capsys.readouterr().out
-    for command in ("train", "eval", "plot", "tasks", "algos", "bench", "parity", "doctor"):
+    for command in COMMANDS:
         assert f"  {command} " in output
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"cspo {cspo.__version__}\n"

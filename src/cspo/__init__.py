@@ -22,6 +22,7 @@ _PUBLIC = {
     "evaluate": "cspo.use.evaluate",
     "record": "cspo.use.record",
     "check_env": "cspo.envs.check",
+    "probe": "cspo.lab.probe",
     "make_batch": "cspo.envs",
     "six_tuple": "cspo.envs.six_tuple",
     "register": "cspo.algorithms",

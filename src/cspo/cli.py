@@ -17,6 +17,9 @@ from cspo.errors import CspoError, nearest, told, users_place
 # name: (module and function that runs it, what it does)
 COMMANDS = {
     "train": ("cspo.commands.train:main", "train a policy, or resume a run"),
+    "check-env": ("cspo.commands.check_env:main", "try an environment, say what is wrong with it"),
+    "probe": ("cspo.commands.probe:main", "train briefly without a limit, and propose limits"),
+    "init": ("cspo.commands.init:main", "write a starter: environment with a cost, settings, test"),
     "eval": ("cspo.commands.runs:evaluate", "measure the policy of a run"),
     "plot": ("cspo.commands.runs:plot", "draw the learning curve of a run again"),
     "study": ("cspo.commands.study:main", "train a grid of runs, or continue it"),
@@ -127,7 +130,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _help() -> str:
-    rows = [f"  {name:<8}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    rows = [f"  {name:<9}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: cspo COMMAND ...",

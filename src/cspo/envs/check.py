@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from cspo.envs.batch import BatchEnv, FloatArray, extras_of
+from cspo.envs.examination import Examination, Tally
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch, sizes_left_open
-from cspo.envs.native import check_native
-from cspo.envs.tasks import NAMESPACE, native_name
+from cspo.envs.tasks import native_name
 from cspo.envs.trial import Trial, uniform_actions
+from cspo.envs.words import words_of_actions, words_of_vector
 from cspo.errors import CspoError, EnvironmentFault, told, users_place
 
 TRIAL_STEPS = 2000  # random steps of one trial
@@ -43,19 +44,44 @@ def check_env(
     Returns:
         The problems found; an empty list means the environment is fit for training.
     """
-    problems: list[str] = []
+    return examine(env, cost_fn, cost_terms, env_options).problems
+
+
+def examine(
+    env: Any,
+    cost_fn: Any = None,
+    cost_terms: Sequence[str] = (),
+    env_options: Mapping[str, Any] | None = None,
+    *,
+    steps: int | None = None,
+    seconds: float = TRIAL_SECONDS,
+) -> Examination:
+    """Try an environment with random actions and return all that is known of it then.
+
+    It raises nothing but Ctrl-C. The other arguments are those of `check_env`.
+
+    Args:
+        env: The environment.
+        cost_fn: Its cost function, if any.
+        cost_terms: Terms of its cost.
+        env_options: Its keyword arguments.
+        steps: Random steps to take at most.
+        seconds: How long to take them at most.
+    """
+    found = Examination()
+    wanted = TRIAL_STEPS if steps is None else steps
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the same faults, said less plainly
-            _check(env, cost_fn, tuple(cost_terms), env_options or {}, problems)
+            _check(env, cost_fn, tuple(cost_terms), env_options or {}, found, (wanted, seconds))
     except KeyboardInterrupt:
         raise
     except CspoError as fault:
-        problems.append(str(fault))
+        found.add_fault(str(fault))
     except BaseException as fault:
         place = users_place(fault)
-        problems.append(f"It raised {told(fault)}" + (f" ({place})." if place else "."))
-    return problems
+        found.add_fault(f"It raised {told(fault)}" + (f" ({place})." if place else "."))
+    return found
 
 
 def _check(
@@ -63,36 +89,63 @@ def _check(
     cost_fn: Any,
     cost_terms: tuple[str, ...],
     options: Mapping[str, Any],
-    problems: list[str],
+    found: Examination,
+    most: tuple[int, float],
 ) -> None:
-    """Add what is wrong to `problems`: one environment by itself, then as training uses it."""
-    what = env
-    if isinstance(env, str) and (name := native_name(env)) is not None:
-        check_native(name, cost_terms, options)
-        what, cost_terms = NAMESPACE + name, ()
-    given = is_environment(what) or is_batch_env(what)
-    factory = None if given else factory_of(what, options)
-    whole = is_batch_env(what) or (factory is not None and sizes_left_open(factory, options))
+    """Add what is found: one environment by itself, then as training uses it.
+
+    `most` is how many steps to take, and for how many seconds.
+    """
+    native = isinstance(env, str) and native_name(env) is not None
+    given = is_environment(env) or is_batch_env(env)
+    factory = None if given or native else factory_of(env, options)
+    whole = native or is_batch_env(env)
+    whole = whole or (factory is not None and bool(sizes_left_open(factory, options)))
     if not whole:
-        one = what
+        one = env
         if factory is not None:
             with ForeignCall("construction", code=factory):
                 one = factory()
-        trial = Trial(one, cost_fn, cost_terms, problems)
+        trial = Trial(one, cost_fn, cost_terms, found)
         try:
-            trial.run(TRIAL_STEPS, TRIAL_SECONDS)
+            trial.run(*most)
         finally:
             if factory is not None:
                 trial.close()
-        if trial.over:
+        if not found.trainable:
             return
-    copies = 1 if is_environment(what) else COPIES
-    batch = make_batch(what, copies, 1, cost_fn, cost_terms, None if given else options)
+    copies = 1 if is_environment(env) else COPIES
+    batch = make_batch(env, copies, 1, cost_fn, cost_terms, None if given else options)
     try:
-        _try_batch(batch)
+        if whole:
+            _describe(batch, found)
+            _try_seeds(batch, found)
+            _try_batch(batch, found.tally, *most)
+        else:
+            _try_batch(batch, Tally(batch.num_envs), TRIAL_STEPS // 4, TRIAL_SECONDS / 2)
     finally:
         if not given:
             batch.close()
+
+
+def _describe(batch: BatchEnv, found: Examination) -> None:
+    """Keep what a `BatchEnv` says of itself."""
+    unbounded = np.full(batch.observation_size, np.inf)
+    found.observations = words_of_vector(-unbounded, unbounded)
+    choices = extras_of(batch).action_choices
+    found.actions = words_of_actions(batch.action_low, batch.action_high, choices)
+    found.cost_source, found.cost_names = "what step() returns", tuple(batch.cost_names)
+    found.time_limit, found.tally = batch.time_limit, Tally(batch.num_envs)
+
+
+def _try_seeds(batch: BatchEnv, found: Examination) -> None:
+    """Reset twice from one seed, and twice from one saved state."""
+    first = np.array(batch.reset(seed=7))
+    found.seeds_repeat = np.array_equal(first, batch.reset(seed=7))
+    saved = batch.random_state()
+    first = np.array(batch.reset())
+    batch.set_random_state(saved)
+    found.exact_resume = np.array_equal(first, batch.reset())
 
 
 def random_actions(batch: BatchEnv, generator: np.random.Generator) -> FloatArray:
@@ -103,16 +156,19 @@ def random_actions(batch: BatchEnv, generator: np.random.Generator) -> FloatArra
     )
 
 
-def _try_batch(batch: BatchEnv) -> None:
+def _try_batch(batch: BatchEnv, tally: Tally, steps: int, seconds: float) -> None:
     """Take random steps as training does, and save what it saves; a fault is raised."""
-    generator, deadline = np.random.default_rng(1), time.perf_counter() + TRIAL_SECONDS / 2
+    generator, deadline = np.random.default_rng(1), time.perf_counter() + seconds
     batch.reset(seed=3)
-    for _ in range(max(TRIAL_STEPS // 4, 1)):
-        result = batch.step(random_actions(batch, generator))
+    for _ in range(max(steps, 1)):
+        actions = random_actions(batch, generator)
+        with tally:
+            result = batch.step(actions)
         for name, values in result._asdict().items():
             if name != "final_observation" and not np.isfinite(values).all():
                 copy = int(np.argwhere(~np.isfinite(values))[0][0])
                 raise EnvironmentFault(f"step() gave a non-finite {name} (copy {copy}).")
+        tally.add(result.reward, result.cost, result.terminated | result.truncated)
         if time.perf_counter() > deadline:
             break
     batch.set_random_state(batch.random_state())

@@ -31,6 +31,12 @@ class EpisodeWindow:
         return len(self.episodes)
 
     @property
+    def latest(self) -> Episodes:
+        """The episodes of the newest epoch, or the last `size` of them."""
+        old, first = self.episodes, max(0, len(self) - self.newest)
+        return Episodes(old.returns[first:], old.costs[first:], old.lengths[first:])
+
+    @property
     def epochs_held(self) -> float:
         """How many epochs' worth of episodes the window averages, at least 1."""
         return max(1.0, len(self) / max(1, self.newest))
