@@ -58,10 +58,12 @@ def make_environment(
     cost_fn: Any,
     num_envs: int | None = None,
     env_options: dict[str, Any] | None = None,
+    workers: int = 0,
 ) -> BatchEnv:
     """Return copies of a run's environment; as many as it trains on, or `num_envs`.
 
-    `env_options` take the place of those in the settings.
+    `env_options` take the place of those in the settings. What is not for training is spread over
+    `workers`, and a worker that fails there is not started again.
     """
     named = environment_for(config, env)
     if num_envs is None:  # for training, of which the sizes are not known yet: the smallest
@@ -73,6 +75,7 @@ def make_environment(
         cost_fn,
         config.environment.cost_terms,
         config.environment.env_options if env_options is None else env_options,
+        config.parallel if num_envs is None else workers,
     )
 
 

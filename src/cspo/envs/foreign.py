@@ -55,6 +55,8 @@ class ForeignCall:
         copy: Which of several copies is asked, counted from 0; None where there is one.
     """
 
+    first_copy = 0  # what the copies of this process are counted from, which others may share
+
     def __init__(
         self, call: str, owner: str = "", code: Any = None, copy: int | None = None
     ) -> None:
@@ -82,7 +84,7 @@ class ForeignCall:
         raise EnvironmentFault(text) from (None if isinstance(fault, WrongAnswer) else fault)
 
     def _subject(self) -> str:
-        copy = "" if self.copy is None else f" (copy {self.copy})"
+        copy = "" if self.copy is None else f" (copy {self.first_copy + self.copy})"
         return f"{self.call} of {self.owner}{copy}" if self.owner else f"{self.call}{copy}"
 
     def _place(self, fault: BaseException) -> str | None:

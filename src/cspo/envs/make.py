@@ -16,7 +16,9 @@ from cspo.envs.foreign_batch import surrounded
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
 from cspo.envs.modules import check_factory, import_named, missing_module
 from cspo.envs.native import check_native, make_native
+from cspo.envs.settings import WorkerSettings
 from cspo.envs.tasks import FACTS, NAMESPACE, native_name
+from cspo.envs.workers.batch import WorkerBatchEnv
 from cspo.errors import CspoError, nearest, users_place
 
 _BATCH_ENV_NAMES = (
@@ -32,6 +34,7 @@ def make_batch(
     cost_fn: CostFunction | None = None,
     cost_terms: Sequence[str] = (),
     env_options: Mapping[str, Any] | None = None,
+    workers: WorkerSettings | int = 0,
 ) -> BatchEnv:
     """Return `num_envs` copies of `env` as a `BatchEnv`.
 
@@ -47,16 +50,17 @@ def make_batch(
         cost_terms: Terms of the cost to constrain one by one, K of them: those of a native task
             (`cspo tasks`), or, of any other environment, the values `info["cost_TERM"]` of a step.
         env_options: Keyword arguments for a native task, for `gymnasium.make` or for the factory.
+        workers: Processes over which the copies are spread, for slow environments that are made by
+            a name or an importable factory; 0 steps them in this process.
 
     Raises:
         CspoError: Says in words what is wrong with the name or the environment.
     """
     options, terms = dict(env_options or {}), tuple(cost_terms)
+    spread = WorkerSettings(workers) if isinstance(workers, int) else workers
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
-    if options and is_environment(env):
-        made = "an environment that is made by name or by a factory"
-        raise CspoError(f"env_options are for {made}, not for an object.")
+    _check_what_it_takes(env, options, spread)
     if is_batch_env(env):
         if terms not in ((), tuple(env.cost_names)):
             given = ", ".join(env.cost_names)
@@ -75,11 +79,32 @@ def make_batch(
             copies = f"one environment cannot be stepped as {num_envs} copies"
             raise CspoError(f"{copies}: pass a factory that makes a new one, or num_envs=1.")
         return GymBatchEnv([env], 1, cost_fn, cost_terms=terms)
+    if spread.workers:
+        return WorkerBatchEnv(env, num_envs, spread, cost_fn, terms, options)
     factory, label = factory_of(env, options), env if isinstance(env, str) else None
     if sizes := sizes_left_open(factory, options):
         batch = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
         return make_batch(batch, num_envs, threads, cost_fn, terms)
     return GymBatchEnv(factory, num_envs, cost_fn, label, cost_terms=terms)
+
+
+def _check_what_it_takes(env: Any, options: Mapping[str, Any], spread: WorkerSettings) -> None:
+    """Refuse options and workers for what takes none."""
+    if options and is_environment(env):
+        made = "an environment that is made by name or by a factory"
+        raise CspoError(f"env_options are for {made}, not for an object.")
+    if spread.workers:
+        refuse_workers(env)
+
+
+def refuse_workers(env: Any) -> None:
+    """Refuse to spread what is stepped by threads, or lives in this process."""
+    if isinstance(env, str) and (name := native_name(env)) is not None:
+        threads = "is stepped by threads of this process (--threads) and needs no workers"
+        raise CspoError(f"{name} {threads}: leave --workers out.")
+    if is_environment(env) or is_batch_env(env):
+        needed = "pass a function that makes one, or its name, or set workers to 0"
+        raise CspoError(f"an object cannot be stepped in other processes: {needed}.")
 
 
 def is_environment(env: Any) -> bool:

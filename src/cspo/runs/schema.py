@@ -11,6 +11,7 @@ Compiled code trusts the lengths of its arrays: what passes here is safe to comp
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from cspo.algorithms.registry import get_algorithm, is_built_in
 from cspo.config import TrainConfig
+from cspo.envs.settings import WorkerSettings
 from cspo.errors import CspoError
 from cspo.policy.networks import parameter_count
 from cspo.runs.checkpoint import DamagedCheckpoint, State
@@ -160,7 +162,8 @@ def _blank(config: TrainConfig, facts: SimpleNamespace) -> Trainer:
     cost_names = tuple(facts.cost_names)
     sizes = vars(facts) | {"num_envs": config.num_envs, "cost_names": cost_names}
     try:
-        return Trainer(config, env=_Sizes(**sizes))
+        in_this_process = dataclasses.replace(config, parallel=WorkerSettings())
+        return Trainer(in_this_process, env=_Sizes(**sizes))
     except CspoError as fault:
         raise DamagedCheckpoint(f"it does not fit the settings. {fault}") from fault
 
