@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 from cspo.algorithms.presets import preset
 from cspo.algorithms.registry import algorithm_names, get_algorithm
-from cspo.envs.make import refuse_workers
 from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import native_name
@@ -286,9 +285,8 @@ def validate(config: TrainConfig) -> None:
             f"{run.steps_per_epoch}."
         )
     if (native := native_name(config.task)) is not None:
-        check_native(native, config.environment.cost_terms, config.environment.env_options)
-        if config.parallel.workers:
-            refuse_workers(native)
+        chosen = config.environment
+        check_native(native, chosen.cost_terms, chosen.env_options, config.parallel.workers)
     if isinstance(config.algorithm, UnknownSettings):
         return
     algorithm = get_algorithm(config.algo)

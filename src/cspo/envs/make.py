@@ -60,7 +60,7 @@ def make_batch(
     spread = WorkerSettings(workers) if isinstance(workers, int) else workers
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
-    _check_what_it_takes(env, options, spread)
+    _check_object(env, options, spread.workers)
     if is_batch_env(env):
         if terms not in ((), tuple(env.cost_names)):
             given = ", ".join(env.cost_names)
@@ -72,7 +72,7 @@ def make_batch(
         if cost_fn is not None:
             wrap = f"wrap the Gymnasium id {NAMESPACE}{name}"
             raise CspoError(f"{name} has its own cost: leave cost_fn out, or {wrap}.")
-        check_native(name, terms, options)
+        check_native(name, terms, options, spread.workers)
         return make_native(name, num_envs, threads, terms, **options)
     if is_environment(env):
         if num_envs != 1:
@@ -88,21 +88,12 @@ def make_batch(
     return GymBatchEnv(factory, num_envs, cost_fn, label, cost_terms=terms)
 
 
-def _check_what_it_takes(env: Any, options: Mapping[str, Any], spread: WorkerSettings) -> None:
-    """Refuse options and workers for what takes none."""
+def _check_object(env: Any, options: Mapping[str, Any], workers: int) -> None:
+    """Refuse options and workers for an environment that is there already, in this process."""
     if options and is_environment(env):
         made = "an environment that is made by name or by a factory"
         raise CspoError(f"env_options are for {made}, not for an object.")
-    if spread.workers:
-        refuse_workers(env)
-
-
-def refuse_workers(env: Any) -> None:
-    """Refuse to spread what is stepped by threads, or lives in this process."""
-    if isinstance(env, str) and (name := native_name(env)) is not None:
-        threads = "is stepped by threads of this process (--threads) and needs no workers"
-        raise CspoError(f"{name} {threads}: leave --workers out.")
-    if is_environment(env) or is_batch_env(env):
+    if workers and (is_environment(env) or is_batch_env(env)):
         needed = "pass a function that makes one, or its name, or set workers to 0"
         raise CspoError(f"an object cannot be stepped in other processes: {needed}.")
 
