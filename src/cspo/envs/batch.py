@@ -39,6 +39,21 @@ class StepResult(NamedTuple):
             final_observation=np.zeros((num_envs, observation_size)),
         )
 
+    @classmethod
+    def with_numbers(
+        cls, num_envs: int, observation_size: int, num_costs: int
+    ) -> tuple[StepResult, FloatArray]:
+        """Return the same arrays, and one flat view of all numbers in them that must be finite."""
+        rows = num_envs * observation_size, num_envs, num_envs * num_costs
+        numbers = np.zeros(sum(rows))
+        observation, reward, cost = np.split(numbers, np.cumsum(rows[:2]))
+        arrays = cls.zeros(num_envs, observation_size, num_costs)._replace(
+            observation=observation.reshape(num_envs, observation_size),
+            reward=reward,
+            cost=cost.reshape(num_envs, num_costs),
+        )
+        return arrays, numbers
+
 
 class BatchEnv(Protocol):
     """N environments stepped together, with same-step automatic reset.
