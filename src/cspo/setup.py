@@ -13,6 +13,7 @@ from cspo.config import TrainConfig
 from cspo.envs import BatchEnv, make_batch
 from cspo.envs.make import is_batch_env
 from cspo.envs.modules import names_code
+from cspo.envs.vector_facts import is_vector_env
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
@@ -30,7 +31,7 @@ def object_label(env: Any) -> str:
 
 def copies_of(env: Any) -> int | None:
     """Return how many copies an environment object stands for, or None for a factory."""
-    if is_batch_env(env):
+    if is_batch_env(env) or is_vector_env(env):
         return int(env.num_envs)
     return 1 if hasattr(env, "step") and not isinstance(env, type) else None
 

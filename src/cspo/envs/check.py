@@ -15,6 +15,7 @@ from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch,
 from cspo.envs.native import check_native
 from cspo.envs.tasks import NAMESPACE, native_name
 from cspo.envs.trial import Trial
+from cspo.envs.vector_facts import is_vector_env
 from cspo.errors import CspoError, EnvironmentFault, told, users_place
 
 TRIAL_STEPS = 2000  # random steps of one trial
@@ -72,7 +73,11 @@ def _check(
         what, cost_terms = NAMESPACE + name, ()
     given = is_environment(what) or is_batch_env(what)
     factory = None if given else factory_of(what, options)
-    whole = is_batch_env(what) or (factory is not None and sizes_left_open(factory, options))
+    whole = (
+        is_batch_env(what)
+        or is_vector_env(what)
+        or (factory is not None and sizes_left_open(factory, options))
+    )
     if not whole:
         one = what
         if factory is not None:

@@ -106,7 +106,7 @@ class GymBatchEnv(BatchEnv):
         self.action_high = self._action_space.high.reshape(-1).astype(np.float64)
         self.time_limit = time_limit_of(self.envs[0])
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
-        self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
+        self._steps, self._began = 0, [0] * num_envs  # steps so far, and before each episode
         self._action_shape = (num_envs, self.action_size)
         self._make_result(1)
         declared = None if self.cost_terms else names_of_costs(self.envs[0])
@@ -132,7 +132,7 @@ class GymBatchEnv(BatchEnv):
         """Step every environment with its row of `actions` (N, A), and reset those that ended."""
         result, ended = self._result, []
         given = self._as_given(check_actions(self.name, actions, self._action_shape))
-        self._elapsed += 1
+        self._steps += 1
         with self._stepping as call:
             for i, action in enumerate(given):
                 call.copy = i
@@ -189,7 +189,7 @@ class GymBatchEnv(BatchEnv):
         answer = self.envs[index].reset(seed=seed)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise WrongAnswer(f"must return (observation, info), not {shown(answer)}")
-        self._elapsed[index] = 0
+        self._began[index] = self._steps
         self._keep(index, answer[0])
 
     def _as_given(self, actions: FloatArray) -> Any:
@@ -266,7 +266,7 @@ class GymBatchEnv(BatchEnv):
             wrong = np.argwhere(~np.isfinite(getattr(self._result, name)))
             if len(wrong):
                 call.copy = int(wrong[0][0])
-                when = f"step {self._elapsed[call.copy]} of its episode"
+                when = f"step {self._steps - self._began[call.copy]} of its episode"
                 hint = "`cspo.check_env` may tell more"
                 raise WrongAnswer(f"gave a non-finite {name}, {when}: {hint}")
 

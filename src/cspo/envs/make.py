@@ -18,6 +18,8 @@ from cspo.envs.modules import check_factory, import_named, missing_module
 from cspo.envs.native import check_native, make_native
 from cspo.envs.settings import WorkerSettings
 from cspo.envs.tasks import FACTS, NAMESPACE, native_name
+from cspo.envs.vector_batch import VectorBatchEnv
+from cspo.envs.vector_facts import is_vector_env
 from cspo.envs.workers.batch import WorkerBatchEnv
 from cspo.errors import CspoError, nearest, users_place
 
@@ -41,9 +43,9 @@ def make_batch(
     Args:
         env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory
             (called once per copy, or once for all if it takes `num_envs`), one environment (then
-            `num_envs` must be 1), or a `BatchEnv`; one of your own comes back in a shell that says
-            what goes wrong in it.
-        num_envs: Number of copies; a `BatchEnv` brings its own.
+            `num_envs` must be 1), a Gymnasium `VectorEnv`, or a `BatchEnv`; one of your own comes
+            back in a shell that says what goes wrong in it.
+        num_envs: Number of copies; a `BatchEnv` or `VectorEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without
             its own cost.
@@ -61,11 +63,8 @@ def make_batch(
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
     _check_object(env, options, spread.workers)
-    if is_batch_env(env):
-        if terms not in ((), tuple(env.cost_names)):
-            given = ", ".join(env.cost_names)
-            raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
-        return surrounded(env)
+    if is_batch_env(env) or is_vector_env(env):
+        return _adapted(env, cost_fn, terms)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
@@ -83,9 +82,25 @@ def make_batch(
         return WorkerBatchEnv(env, num_envs, spread, cost_fn, terms, options)
     factory, label = factory_of(env, options), env if isinstance(env, str) else None
     if sizes := sizes_left_open(factory, options):
-        batch = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
-        return make_batch(batch, num_envs, threads, cost_fn, terms)
+        made = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
+        return _adapted(made, cost_fn, terms, label, made_here=True)
     return GymBatchEnv(factory, num_envs, cost_fn, label, cost_terms=terms)
+
+
+def _adapted(
+    env: Any,
+    cost_fn: CostFunction | None,
+    terms: tuple[str, ...],
+    label: str | None = None,
+    made_here: bool = False,
+) -> BatchEnv:
+    """Return an environment that steps all its copies itself as one of ours."""
+    if is_vector_env(env):
+        return VectorBatchEnv(env, cost_fn, label, terms, made_here)
+    if terms not in ((), tuple(env.cost_names)):
+        given = ", ".join(env.cost_names)
+        raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
+    return surrounded(env)
 
 
 def _check_object(env: Any, options: Mapping[str, Any], workers: int) -> None:
@@ -134,8 +149,10 @@ def sizes_left_open(factory: Callable[..., Any], options: Mapping[str, Any]) -> 
 def _call_once(factory: Callable[..., Any], sizes: set[str], **values: int) -> Any:
     with ForeignCall("the function that makes the environment", code=factory):
         made = factory(**{name: values[name] for name in sizes})
-    if not is_batch_env(made):
-        needed = "a function that takes num_envs makes all copies at once, as a BatchEnv"
+    if not is_batch_env(made) and not is_vector_env(made):
+        needed = (
+            "a function that takes num_envs makes all copies at once, as a BatchEnv or VectorEnv"
+        )
         raise CspoError(f"{needed}; this one returned {type(made).__name__}.")
     return made
 

@@ -36,6 +36,11 @@ class Report(NamedTuple):
     raised: bool  # by a user's code; otherwise it returned something that cannot be used
 
 
+def head(letter: bytes, length: int = 0) -> bytes:
+    """Return what a message begins with; without a value it is all of it."""
+    return _HEAD.pack(letter, length)
+
+
 class Channel:
     """One end of a connection; whatever the other end does not take or send is an `OSError`.
 
@@ -49,7 +54,7 @@ class Channel:
     def send(self, letter: bytes, value: Any = None) -> None:
         """Send a message."""
         body = b"" if value is None else pickle.dumps(value)
-        self.connection.sendall(_HEAD.pack(letter, len(body)) + body)
+        self.connection.sendall(head(letter, len(body)) + body)
 
     def receive(self) -> tuple[bytes, Any]:
         """Return the next message, waiting for it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import select
@@ -14,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from cspo.envs.workers.channel import CALL, CLOSE, CLOSED, FAULT, STEP, Channel, Report
+from cspo.envs.workers.channel import CALL, CLOSE, CLOSED, FAULT, STEP, Channel, Report, head
 from cspo.envs.workers.memory import nameless_file
 from cspo.envs.workers.recipe import Order
 from cspo.errors import CspoError, EnvironmentFault, RemoteTraceback, is_users
@@ -25,6 +24,10 @@ LOOK = 1.0  # seconds between two looks whether a worker still lives
 PROGRAM = """import sys; sys.path[:] = sys.argv[5:]
 from cspo.envs.workers.process import main
 main(*map(int, sys.argv[1:5]))"""
+
+
+_STEP = head(STEP)
+_GONE = contextlib.suppress(OSError)  # of a worker that is gone, which shows in its answer
 
 
 class WorkerFault(Exception):
@@ -74,17 +77,19 @@ class Worker:
         self._talk, self._poll = Channel(ours), select.poll()
         self._poll.register(ours, select.POLLIN)
         self._unanswered = 1
+        self._slice = 1000 * min(LOOK, LOOK if timeout is None else timeout / 10)
         self.tell(order)
 
     def tell(self, value: Any, letter: bytes = CALL) -> None:
         """Send a message; that a worker is gone shows when its answer is waited for."""
-        with contextlib.suppress(OSError):
+        with _GONE:
             self._talk.send(letter, value)
 
     def step(self) -> None:
         """Let all copies take a step; `answer` waits for it."""
         self._unanswered += 1
-        self.tell(None, STEP)
+        with _GONE:
+            self._talk.connection.send(_STEP)
 
     def ask(self, method: str, *arguments: Any) -> None:
         """Call a method there; `answer` waits for what it returns."""
@@ -97,13 +102,13 @@ class Worker:
         Raises:
             WorkerFault: It raised, or the worker died or gave no answer in time.
         """
-        deadline = math.inf if self._timeout is None else time.monotonic() + self._timeout
+        started = time.monotonic()
         while True:
             # In slices: a process that an environment started may hold a dead worker's connection.
-            while not self._poll.poll(_slice(deadline)):
+            while not self._poll.poll(self._slice):
                 if self.process.poll() is not None:
                     raise self._died(call)
-                if time.monotonic() >= deadline:
+                if self._timeout is not None and time.monotonic() >= started + self._timeout:
                     raise self._hung(call)
             try:
                 letter, value = self._talk.receive()
@@ -193,11 +198,6 @@ class Worker:
             if (descriptor := getattr(self, name)) >= 0:
                 os.close(descriptor)
                 setattr(self, name, -1)
-
-
-def _slice(deadline: float) -> float:
-    """Return the milliseconds to wait before the next look."""
-    return 1000 * min(LOOK, max(0.0, deadline - time.monotonic()))
 
 
 def _signal_name(number: int) -> str:
