@@ -15,6 +15,7 @@ from cspo.envs.batch import Extras, extras_of
 from cspo.envs.layout import ObservationLayout
 from cspo.envs.make import is_batch_env
 from cspo.envs.modules import names_code
+from cspo.envs.vector_facts import is_vector_env
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
@@ -34,7 +35,7 @@ def object_label(env: Any) -> str:
 
 def copies_of(env: Any) -> int | None:
     """Return how many copies an environment object stands for, or None for a factory."""
-    if is_batch_env(env):
+    if is_batch_env(env) or is_vector_env(env):
         return int(env.num_envs)
     return 1 if hasattr(env, "step") and not isinstance(env, type) else None
 
@@ -62,10 +63,12 @@ def make_environment(
     cost_fn: Any,
     num_envs: int | None = None,
     env_options: dict[str, Any] | None = None,
+    workers: int = 0,
 ) -> BatchEnv:
     """Return copies of a run's environment; as many as it trains on, or `num_envs`.
 
-    `env_options` take the place of those in the settings.
+    `env_options` take the place of those in the settings. What is not for training is spread over
+    `workers`, and a worker that fails there is not started again.
     """
     named = environment_for(config, env)
     if num_envs is None:  # for training, of which the sizes are not known yet: the smallest
@@ -77,6 +80,7 @@ def make_environment(
         cost_fn,
         config.environment.cost_terms,
         config.environment.env_options if env_options is None else env_options,
+        config.parallel if num_envs is None else workers,
     )
 
 

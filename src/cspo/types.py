@@ -58,6 +58,7 @@ class Rollout:
     truncated: NDArray[np.bool_]  # (T, N)
     path_end: NDArray[np.int64]  # (P, 2) the (t, n) of every path that ended without terminating
     path_end_observation: Array  # (P, D) like those: what to bootstrap those paths from
+    lost: NDArray[np.bool_] | None = None  # (T, N) cut there by a worker's end: no whole episode
 
 
 class Discount(NamedTuple):

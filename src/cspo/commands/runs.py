@@ -48,6 +48,8 @@ class EvalOptions:
     """Import the code that the run names, also if you did not train it here."""
     plugin: FileOption = None
     """Python file, or module, with the run's algorithm; measuring does not need it."""
+    workers: int | None = None
+    """Processes over which the copies of a slow environment are spread; by default as training."""
     json: bool = False
     """Print a JSON list of rows."""
     video: str | None = None
@@ -84,7 +86,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     policy = load(options.run, plugin=options.plugin, **own)
     same_task(options.run, policy.config, options.task)
     agreed: Any = {"env": options.task, "trust": options.trust}
-    rows = measure(policy, options.episodes, seed=options.seed, **agreed)
+    rows = measure(policy, options.episodes, seed=options.seed, workers=options.workers, **agreed)
     plain = [without_nan(dataclasses.asdict(row)) for row in rows]
     # Out of the door before anything is drawn: a graphics driver may take the process with it.
     show(options.json, plain, lambda: format_rows(rows))

@@ -26,6 +26,11 @@ from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError, flag
 
 ANY_TASK = "any"  # stands in for a task while only the options are asked for
+# What a resumed run is told on the command line; the last is for a file that has moved.
+CHANGES = (
+    *("total_steps", "threads", "workers", "worker_timeout", "restart_workers"),
+    "plugin",
+)
 SIZES = ("total_steps", "steps_per_epoch", "num_envs")
 
 
@@ -70,6 +75,12 @@ class ResumeOptions:
     """File or module with the run's algorithm, if it is not where it was."""
     threads: int | None = None
     """Threads that step the simulators."""
+    workers: int | None = None
+    """Processes over which the copies of a slow environment are spread; 0 is this one."""
+    worker_timeout: float | None = None
+    """Seconds a worker may take for one call."""
+    restart_workers: int | None = None
+    """How often a worker that fails is started again, from here on."""
     quiet: bool = False
     """Print no progress."""
 
@@ -92,7 +103,7 @@ def _resume(arguments: Sequence[str]) -> int:
         if word.split("=", 1)[0] in kept:
             raise CspoError(
                 f"A resumed run keeps its settings: leave out {word.split('=', 1)[0]}. Only "
-                "--total-steps and --threads can change."
+                f"{', '.join(map(flag, CHANGES[:-1]))} can change."
             )
     options = parse(ResumeOptions, "train", arguments)
     from cspo.runs.folder import load_config
@@ -101,7 +112,7 @@ def _resume(arguments: Sequence[str]) -> int:
     if options.task is not None:
         same_task(options.resume, load_config(options.resume), options.task)
 
-    changes = {name: getattr(options, name) for name in ("total_steps", "threads", "plugin")}
+    changes = {name: getattr(options, name) for name in CHANGES}
     given = {name: value for name, value in changes.items() if value is not None}
     own: Any = {"env": options.task, "policy": options.network, "trust": options.trust}
     resume(options.resume, quiet=options.quiet, **own, **given)

@@ -56,6 +56,7 @@ class ForeignCall:
     """
 
     kind: type[CspoError] = EnvironmentFault  # what a fault becomes
+    first_copy = 0  # what the copies of this process are counted from, which others may share
 
     def __init__(
         self, call: str, owner: str = "", code: Any = None, copy: int | None = None
@@ -84,7 +85,7 @@ class ForeignCall:
         raise self.kind(text) from (None if isinstance(fault, WrongAnswer) else fault)
 
     def _subject(self) -> str:
-        copy = "" if self.copy is None else f" (copy {self.copy})"
+        copy = "" if self.copy is None else f" (copy {self.first_copy + self.copy})"
         return f"{self.call} of {self.owner}{copy}" if self.owner else f"{self.call}{copy}"
 
     def _place(self, fault: BaseException) -> str | None:

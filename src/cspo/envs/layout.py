@@ -178,6 +178,13 @@ class ActionLayout:
             return decoders[0]
         return lambda row: _assemble(self.description, iter([one(row) for one in decoders]))
 
+    def decode_all(self, rows: FloatArray) -> Any:
+        """Return the raw actions of rows (N, A), N of them; those of a box are made at once."""
+        leaf = self.leaves[0]
+        if self.description["kind"] == "box" and np.dtype(leaf.dtype).kind == "f":
+            return rows.astype(leaf.dtype).reshape(-1, *leaf.shape)
+        return [self.decode(row) for row in rows]
+
     def encode(self, action: Any) -> FloatArray:
         """Return the row (A,) of a raw action."""
         row = np.zeros(self.size)

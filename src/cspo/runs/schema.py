@@ -11,6 +11,7 @@ Compiled code trusts the lengths of its arrays: what passes here is safe to comp
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from cspo.algorithms.registry import get_algorithm, is_built_in
 from cspo.config import TrainConfig
 from cspo.envs.layout import ActionLayout, ObservationLayout
+from cspo.envs.settings import WorkerSettings
 from cspo.errors import CspoError
 from cspo.policy.distribution import Distribution
 from cspo.policy.network import AUTO, NetworkFault, compare_signatures
@@ -221,7 +223,8 @@ def _blank(config: TrainConfig, facts: SimpleNamespace, policy: Any) -> Trainer:
     cost_names = tuple(facts.cost_names)
     sizes = vars(facts) | {"num_envs": config.num_envs, "cost_names": cost_names}
     try:
-        return Trainer(config, env=_Sizes(**sizes), policy=policy)
+        in_this_process = dataclasses.replace(config, parallel=WorkerSettings())
+        return Trainer(in_this_process, env=_Sizes(**sizes), policy=policy)
     except NetworkFault:
         raise
     except CspoError as fault:

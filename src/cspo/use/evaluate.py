@@ -47,6 +47,7 @@ def evaluate(
     cost_fn: Any = None,
     policy: Any = None,
     trust: bool = False,
+    workers: int | None = None,
 ) -> list[EvaluationRow]:
     """Measure a policy on complete episodes, without changing it.
 
@@ -66,6 +67,8 @@ def evaluate(
         policy: As in `load`.
         trust: Import the code that the run names as its task or network, also if the run was not
             started by this user here. See SECURITY.md.
+        workers: Processes over which the environments are spread, as in training; by default as
+            many as the run had if its environment is made by name, and 0 for one that is passed.
 
     Returns:
         One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the
@@ -79,15 +82,17 @@ def evaluate(
     if seed < 0:
         raise CspoError(f"--seed must not be negative, not {seed}.")
     owns_env = env is None or isinstance(env, str)
+    if workers is None:
+        workers = trained.config.parallel.workers if owns_env else 0
     env = allowed_task(trained.config, trust) if env is None else env
     copies = copies_of(env) or min(episodes, PARALLEL)
-    batch = make_environment(trained.config, env, cost_fn, copies)
+    batch = make_environment(trained.config, env, cost_fn, copies, workers=workers)
     modes = (False, True) if deterministic is None else (deterministic,)
     try:
         trained.check_sizes(batch)
         return [_row(trained, _play(trained, batch, episodes, seed, mode), mode) for mode in modes]
     finally:
-        if owns_env:
+        if owns_env or workers:
             batch.close()
 
 
