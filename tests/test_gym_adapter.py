@@ -491,7 +491,7 @@ def test_a_function_that_takes_num_envs_makes_all_copies_at_once():
     env.close()
     with pytest.raises(CspoError, match="has no option 'limit'"):
         make_batch(make, 3, env_options={"limit": 5})
-    with pytest.raises(CspoError, match="as a BatchEnv or a VectorEnv; this one returned Toy"):
+    with pytest.raises(CspoError, match="as a BatchEnv or VectorEnv; this one returned Toy"):
         make_batch(lambda num_envs: Toy(), 2)
     assert check_env(make) == []
 

@@ -47,8 +47,9 @@ def train(
     """Train a policy and keep the run in a folder.
 
     Args:
-        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), or one
-            environment object (then there is one copy of it). An object is never closed.
+        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), one
+            environment object (then there is one copy of it), or a `VectorEnv`. An object is never
+            closed.
         algo: Algorithm, see `cspo algos`; by default the one `file` names, else "cspo".
         run_dir: A new folder for the run; by default runs/<task>-<algo>-seed<seed>.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
@@ -120,8 +121,8 @@ def resume(
             not started by this user here. See SECURITY.md.
         quiet: Print no progress.
         sinks: As in `train`.
-        **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that
-            file has moved.
+        **changes: `total_steps`, or what changes no result, such as `threads` and `workers`;
+            everything else stays as it was. `plugin` if that file has moved.
     """
     own: Any = {"env": env, "cost_fn": cost_fn, "policy": policy}
     trainer = Trainer.resume(run_dir, **own, trust=trust, **changes)

@@ -75,8 +75,8 @@ class Trainer(Loop):
                 that this is what may be imported.
             trust: Import the code that the run names, its task, network or plugin, also if the run
                 was not started by this user here. See SECURITY.md.
-            **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if
-                that file has moved.
+            **changes: Settings to change from here on: `total_steps`, what changes no result
+                (`threads`, `workers` ...), or `plugin` if that file has moved.
         """
         run = RunFolder.reopen(run_dir, changes, env=env, policy=policy, trusted=trust)
         with ExitStack() as opened:
