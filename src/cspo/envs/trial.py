@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from cspo.envs.foreign import ForeignCall, WrongAnswer, number, numbers, truth
-from cspo.envs.gym_batch import named_costs, split_step
 from cspo.envs.gym_facts import names_of_costs, time_limit_of
+from cspo.envs.gym_step import named_costs, split_step
 from cspo.envs.layout import FloatArray, Misfit
 from cspo.envs.spaces import action_bounds, layouts_of, space_problem
 from cspo.errors import CspoError, EnvironmentFault, shown
