@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -53,11 +54,10 @@ class FlatModule:
         self.shape, self.outputs = shape, outputs
         self.name = str(getattr(network, "__name__", type(network).__name__))
         self._call = NetworkCall(f"the network {self.name}", code=network)
-        with single_threaded_math(), torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(int(rng.integers(2**63)))
-            with self._call:
-                self._module = _made(network, shape, outputs)
-                _check_outputs(self._module, torch.rand(PROBES, *shape), outputs)
+        probes = torch.linspace(0.0, 1.0, PROBES * int(np.prod(shape))).view(PROBES, *shape)
+        with single_threaded_math(), _seeded(rng), torch.enable_grad(), self._call:
+            self._module = _made(network, shape, outputs)
+            _check_outputs(self._module, probes, outputs)
         trained = [(n, p) for n, p in self._module.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in trained]
         self._parameters = [parameter for _, parameter in trained]
@@ -136,6 +136,17 @@ class FlatModule:
             output, tangent = forward_ad.unpack_dual(pushed)
             tangent = torch.zeros_like(output) if tangent is None else tangent
             return output.contiguous(), tangent.detach().contiguous().numpy()
+
+
+@contextmanager
+def _seeded(rng: np.random.Generator) -> Iterator[None]:
+    """Let what a user's module draws come from `rng`, and leave PyTorch's generator as it was."""
+    before = torch.get_rng_state()
+    torch.set_rng_state(torch.Generator().manual_seed(int(rng.integers(2**63))).get_state())
+    try:
+        yield
+    finally:
+        torch.set_rng_state(before)
 
 
 def _made(network: Network, shape: tuple[int, ...], outputs: int) -> nn.Module:
