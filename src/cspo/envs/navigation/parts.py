@@ -126,6 +126,16 @@ class ObjectClass:
         return [f"{self.name.removesuffix('s')}{i}" for i in range(self.count)]
 
 
+class Stage(NamedTuple):
+    """What surrounds a robot, and where it is put."""
+
+    objects: tuple[ObjectClass, ...]  # in the order of placement
+    felt: tuple[str, ...]  # the classes whose contacts with the robot are noted
+    extent: float  # half the side of the square that objects are placed in
+    robot_keepout: float
+    robot_area: Area | None  # where the robot starts, if not anywhere in the square
+
+
 def goal(radius: float, keepout: float) -> ObjectClass:
     """Return the goal, an area of light."""
     shape = f'type="cylinder" size="{radius} {radius / 2}" {_INTANGIBLE}'
