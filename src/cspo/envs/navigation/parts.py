@@ -20,11 +20,14 @@ GREMLIN_HEIGHT = 0.1  # of that circle; a gremlin hovers as high above its place
 # Who collides with whom: two geoms that share a bit. MuJoCo now has a formula for a sphere and a
 # cylinder; the benchmark ran on its iteration for convex shapes, which is a little off, by 5 % of
 # the depth at worst. So a wheel does not meet the sphere of a button (bit 1) but an ellipsoid in
-# the same place (bit 2), which is still iterated for.
+# the same place (bit 2), which is still iterated for; and a pillar (bits 4 and 8) does not meet the
+# balls of a robot but ellipsoids in their places, see `model`.
 WHEEL = 'contype="6" conaffinity="6"'
 FLOOR = 'contype="7" conaffinity="7"'
 _MOVABLE = 'contype="5" conaffinity="5"'
 _INTANGIBLE = 'contype="0" conaffinity="0"'
+_PILLAR = 'contype="12" conaffinity="12"'
+FOR_PILLARS = 8
 FOR_WHEELS = 'type="ellipsoid" size="0.1 0.1 0.1" contype="2" conaffinity="2"'
 
 Point = tuple[float, float]
@@ -170,7 +173,7 @@ def buttons(count: int) -> ObjectClass:
 
 def pillars(count: int) -> ObjectClass:
     """Return round posts that stand in the way."""
-    shape = f'type="cylinder" size="0.2 0.5" {_MOVABLE}'
+    shape = f'type="cylinder" size="0.2 0.5" {_PILLAR}'
     return ObjectClass("pillars", count, 0.3, 0.5, "fixed", (shape,), (0.5, 0.5, 1.0, 1.0))
 
 
