@@ -44,7 +44,7 @@ def read(
     matrix = np.eye(3).reshape(9) if matrix is None else np.asarray(matrix, float).reshape(-1, 9)
     matrix = np.ascontiguousarray(np.broadcast_to(matrix, (count, 9)))
     columns = np.zeros(objects, np.int64) if columns is None else np.asarray(columns)
-    read_lidars(readings, columns, places, position, matrix)
+    read_lidars(readings, columns, 3.0, places, position, matrix)
     return readings
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cspo.envs.navigation.parts import ROBOT_HEIGHT, WHEEL, Robot, Sensor
+from cspo.envs.navigation.parts import ROBOT_HEIGHT, WHEEL, PushBox, Robot, Sensor
 
 _RED, _BLUE = 'rgba="0.7412 0.0431 0.1843 1"', 'rgba="0.0039 0.1529 0.3961 1"'
 _WHEEL = f'type="cylinder" size="0.05" {_RED} {WHEEL}'
@@ -46,4 +46,5 @@ CAR = Robot(
     ahead=(0.0, -1.0, 0.0),
     floats=True,
     rolls=True,
+    push_box=PushBox(size=0.125, density=0.0005, keepout=0.125),
 )
