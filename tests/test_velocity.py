@@ -182,7 +182,7 @@ def test_sideways_speed_costs_the_swimmer_of_version_v0_only():
     for version in ("v0", "v1"):
         env = VelocityEnv(f"SafetySwimmerVelocity-{version}")
         env.reset(seed=0)
-        qpos, qvel, _ = env.get_state(0)
+        qpos, _, _ = env.get_state(0)
         env.set_state(0, qpos, np.array([-0.1, 1.0, 0.0, 0.0, 0.0]))
         costs[version] = env.step(np.zeros((1, 2))).cost[0, 0]
         assert env.info_terms["x_velocity"][0] < 0.04
