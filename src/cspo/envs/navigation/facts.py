@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cspo.envs.facts import TaskRow
 from cspo.envs.navigation.games import GAMES, Game
-from cspo.envs.navigation.parts import LIDAR_BINS, SUB_STEPS, ObjectClass
+from cspo.envs.navigation.parts import LIDAR_BINS, SUB_STEPS, ObjectClass, Stage
 from cspo.envs.navigation.robots import ROBOTS
 from cspo.envs.navigation.robots.robot import Robot
 
@@ -25,6 +25,13 @@ class NavigationTask:
     def objects(self) -> tuple[ObjectClass, ...]:
         """The objects, in the order of placement."""
         return self.game.objects_for(self.robot)
+
+    @property
+    def stage(self) -> Stage:
+        """What surrounds the robot."""
+        game = self.game
+        place = game.extent, game.robot_keepout, game.robot_area
+        return Stage(self.objects, game.felt, *place)
 
     @property
     def seen(self) -> tuple[ObjectClass, ...]:

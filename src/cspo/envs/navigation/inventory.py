@@ -8,7 +8,7 @@ import numpy as np
 
 from cspo.envs.batch import FloatArray
 from cspo.envs.navigation.layout import Rooms
-from cspo.envs.navigation.parts import Area, ObjectClass
+from cspo.envs.navigation.parts import ObjectClass, Stage
 
 # A place that is given is drawn all the same, from a square of this half-width around it.
 ABOUT = 1e-9
@@ -44,17 +44,12 @@ class Inventory:
         self.heights = self._each("height")
         self.radii = self._each("radius")[self.moving[: self.free]]
 
-    def rooms(self, extent: float, robot: float, area: Area | None) -> Rooms:
-        """Return where everything may be placed.
-
-        Args:
-            extent: Half the side of the square that objects are placed in.
-            robot: Keepout of the robot.
-            area: Where the robot starts, if not anywhere in the square.
-        """
-        rooms = Rooms.square(extent, np.array([robot, *self._each("keepout")]))
-        if area is not None:
-            rooms.areas[0] = area
+    def rooms(self, stage: Stage) -> Rooms:
+        """Return where everything may be placed."""
+        keepouts = np.array([stage.robot_keepout, *self._each("keepout")])
+        rooms = Rooms.square(stage.extent, keepouts)
+        if stage.robot_area is not None:
+            rooms.areas[0] = stage.robot_area
         for one in self.classes:
             for number, place in zip(self._numbers(one), one.places, strict=False):
                 x, y = place

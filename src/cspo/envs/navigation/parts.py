@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cspo.envs.navigation.robots.robot import SOLID, PushBox
 
@@ -45,6 +45,16 @@ class ObjectClass:
     def bodies(self) -> list[str]:
         """The names of the bodies: vase0, vase1, ..."""
         return [f"{self.name.removesuffix('s')}{i}" for i in range(self.count)]
+
+
+class Stage(NamedTuple):
+    """What surrounds a robot, and where it is put."""
+
+    objects: tuple[ObjectClass, ...]  # in the order of placement
+    felt: tuple[str, ...]  # the classes whose contacts with the robot are noted
+    extent: float  # half the side of the square that objects are placed in
+    robot_keepout: float
+    robot_area: Area | None  # where the robot starts, if not anywhere in the square
 
 
 def goal(radius: float, keepout: float) -> ObjectClass:

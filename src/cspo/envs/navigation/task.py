@@ -47,7 +47,7 @@ class NavigationEnv(SimulatedEnv):
 
     def _make_physics(self, threads: int, stepper: Stepper) -> Physics:
         """Build the worlds."""
-        self.world = World(self.task, self.num_envs, threads, stepper)
+        self.world = World(self.task.robot, self.task.stage, self.num_envs, threads, stepper)
         return self.world.physics
 
     def _prepare(self, options: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,21 @@ from cspo.envs.navigation import parts
 from cspo.envs.navigation.inventory import Inventory, rows_of
 from cspo.envs.navigation.layout import Layout
 from cspo.envs.navigation.model import body_names, compiled
+from cspo.envs.navigation.parts import Stage
 from cspo.envs.navigation.resting import Resting
+from cspo.envs.navigation.robots.robot import Robot
 from cspo.envs.navigation.rows import Rows
 from cspo.envs.physics.compiled import NOTHING, ROBOT
 from cspo.envs.physics.plain import Circle, Recipe
 from cspo.envs.physics.step import Physics, Stepper
-
-if TYPE_CHECKING:
-    from cspo.envs.navigation.facts import NavigationTask
 
 
 class World:
     """N copies of a world.
 
     Args:
-        task: The robot that drives around, and the game that says among which M objects.
+        robot: Who drives around.
+        stage: Among which M objects, and where it starts.
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
         stepper: "compiled", "python" or "auto", see `Physics`.
@@ -43,14 +43,16 @@ class World:
         resting: Says which free objects rest; None where there are none.
     """
 
-    def __init__(self, task: NavigationTask, num_envs: int, threads: int, stepper: Stepper) -> None:
+    def __init__(
+        self, robot: Robot, stage: Stage, num_envs: int, threads: int, stepper: Stepper
+    ) -> None:
         """Compile the world and create N simulators of it."""
-        robot, game, objects = task.robot, task.game, task.objects
+        objects = stage.objects
         self.robot, self.num_envs, self.inventory = robot, num_envs, Inventory(objects)
         model = compiled(robot, objects)
         moving, tied = (body_names(objects, kinds) for kinds in (("free", "tied"), ("tied",)))
         self._columns = Rows(model, [model.body(name).id for name in moving])
-        felt = [one for one in objects if one.name in game.felt]
+        felt = [one for one in objects if one.name in stage.felt]
         self._felt = rows_of(felt)
         circle = Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if tied else None
         self.physics = Physics(
@@ -73,11 +75,11 @@ class World:
         self.fixed_bodies = [model.body(name).id for name in body_names(objects, ("fixed",))]
         self._welds = [model.equality(name).id for name in tied]
         self.objects: FloatArray = np.zeros((num_envs, len(self.inventory.heights), 2))
-        self.rooms = self.inventory.rooms(game.extent, game.robot_keepout, game.robot_area)
+        self.rooms = self.inventory.rooms(stage)
         self._heights = np.array([robot.height, *self.inventory.heights])
         self.resting: Resting | None = None
         if self.inventory.free:
-            free, seconds = body_names(objects, ("free",)), task.row.step_seconds
+            free, seconds = body_names(objects, ("free",)), parts.SUB_STEPS * robot.timestep
             around = self.inventory.radii, robot.reach, seconds
             self.resting = Resting(self.physics.models, self.physics.data, free, *around)
 

@@ -22,13 +22,13 @@ NUM_CONTACTS, CONTACT_GEOMS, CONTACT_DISTANCE = range(len(STATE), len(STATE) + 3
 FUNCTIONS = (
     *("mj_step", "mj_rnePostConstraint", "mj_checkPos", "mj_checkVel", "mj_checkAcc", "mj_Euler"),
     *("mj_forwardSkip", "mj_integratePos", "mj_getState", "mj_setState"),
-    *("mj_fwdPosition", "mj_makeConstraint", "mj_projectConstraint", "mj_sensorPos"),
+    *("mj_fwdPosition", "mj_makeConstraint", "mj_island", "mj_projectConstraint", "mj_sensorPos"),
     *("mju_copy", "mju_zero", "mju_scl", "mju_addScl", "mju_addToScl"),
 )
 MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, EULER = range(6)
 FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(6, 10)
-POSITION, MAKE_CONSTRAINT, PROJECT_CONSTRAINT, SENSE_POSITION = range(10, 14)
-COPY, ZERO, SCALE, ADD_SCALED, ADD_TO, GIVE_WAY = range(14, 20)
+POSITION, MAKE_CONSTRAINT, ISLANDS, PROJECT_CONSTRAINT, SENSE_POSITION = range(10, 15)
+COPY, ZERO, SCALE, ADD_SCALED, ADD_TO, GIVE_WAY = range(15, 21)
 TIME = np.uint32(1)  # MuJoCo's mjSTATE_TIME
 _NOTHING_DONE, _POSITION_DONE = np.int32(0), np.int32(1)  # MuJoCo's mjSTAGE_NONE and mjSTAGE_POS
 
@@ -48,6 +48,7 @@ def forward(
     call(c[POSITION], model, data)
     if cap_depths(state, stride, radii):
         call(c[MAKE_CONSTRAINT], model, data)
+        call(c[ISLANDS], model, data)
         call(c[PROJECT_CONSTRAINT], model, data)
     if skip_sensors == 0:
         call(c[SENSE_POSITION], model, data)

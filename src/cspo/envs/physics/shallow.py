@@ -41,6 +41,7 @@ def forward(model: Any, data: Any, radii: FloatArray, skip_sensors: bool = True)
     mujoco.mj_fwdPosition(model, data)
     if _cap(data, radii):
         mujoco.mj_makeConstraint(model, data)
+        mujoco.mj_island(model, data)
         mujoco.mj_projectConstraint(model, data)
     if not skip_sensors:
         mujoco.mj_sensorPos(model, data)
