@@ -22,7 +22,8 @@ from navigation_helpers import (
 )
 from scipy.spatial.transform import Rotation
 
-from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
+from cspo.envs.navigation.lidar import read_lidars
+from cspo.envs.navigation.robots.sensing import rotation_matrices
 from cspo.envs.navigation.task import NavigationEnv
 
 BIN = np.deg2rad(22.5)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from cspo.envs.facts import TaskRow
 from cspo.envs.navigation.games import GAMES, Game
-from cspo.envs.navigation.parts import LIDAR_BINS, SUB_STEPS, ObjectClass, Robot, Stage
+from cspo.envs.navigation.parts import LIDAR_BINS, SUB_STEPS, ObjectClass, Stage
 from cspo.envs.navigation.robots import ROBOTS
+from cspo.envs.navigation.robots.robot import Robot
 
 
 @dataclass(frozen=True)

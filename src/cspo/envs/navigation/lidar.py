@@ -46,19 +46,3 @@ def read_lidars(
             for away, part in ((0, 1.0), (1, share), (-1, 1.0 - share)):
                 column = columns[m] + (here + away) % LIDAR_BINS
                 readings[n, column] = max(readings[n, column], part * reading)
-
-
-@exact_kernel
-def rotation_matrices(matrices: Any, quaternions: Any) -> None:
-    """Write the rotation matrices (N, 9), row by row, of unit quaternions (N, 4)."""
-    for n in range(len(quaternions)):
-        w, x, y, z = quaternions[n]
-        matrices[n, 0] = w * w + x * x - y * y - z * z
-        matrices[n, 1] = 2.0 * (x * y - w * z)
-        matrices[n, 2] = 2.0 * (x * z + w * y)
-        matrices[n, 3] = 2.0 * (x * y + w * z)
-        matrices[n, 4] = w * w - x * x + y * y - z * z
-        matrices[n, 5] = 2.0 * (y * z - w * x)
-        matrices[n, 6] = 2.0 * (x * z - w * y)
-        matrices[n, 7] = 2.0 * (y * z + w * x)
-        matrices[n, 8] = w * w - x * x - y * y + z * z

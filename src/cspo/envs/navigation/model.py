@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from cspo.envs.navigation.parts import FLOOR, FOR_PILLARS, FOR_WHEELS, ObjectClass, Robot
+from cspo.envs.navigation.parts import FLOOR, FOR_CYLINDERS, FOR_PILLARS, ObjectClass
+from cspo.envs.navigation.robots.robot import Robot
 
 # No shadows: those of the lidar's lights would confuse, and software OpenGL puts specks on large
 # ones.
@@ -129,8 +130,8 @@ def _body(robot: Robot, one: ObjectClass, number: int, pictures: bool) -> str:
     names = [name, *(f"{name}_{part}" for part in range(1, len(one.shapes)))]
     shapes = zip(names, one.shapes, strict=True)
     geoms = "".join(f'<geom name="{geom}" {shape} {colour}/>' for geom, shape in shapes)
-    if robot.rolls and one.name == "buttons" and not pictures:
-        geoms += f'<geom name="{name}_for_wheels" {FOR_WHEELS}/>'
+    if robot.has_cylinders and one.name == "buttons" and not pictures:
+        geoms += f'<geom name="{name}_for_cylinders" {FOR_CYLINDERS}/>'
     turn = 0.5 * (one.headings[number] if one.headings else 0.0)
     pose = f'pos="0 0 {one.height}" quat="{math.cos(turn)} 0 0 {math.sin(turn)}"'
     return f'<body name="{name}" {pose} {carried}>{joint}{geoms}</body>'

@@ -7,7 +7,6 @@ that hover.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +16,9 @@ from numpy.typing import ArrayLike
 from cspo.envs.batch import FloatArray, StepResult, check_actions
 from cspo.envs.navigation.facts import TASKS, NavigationTask
 from cspo.envs.navigation.layout import Stream
-from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
+from cspo.envs.navigation.lidar import read_lidars
 from cspo.envs.navigation.parts import LIDAR_BINS
+from cspo.envs.navigation.robots.sensing import plan_of, show_sensors
 from cspo.envs.navigation.scene import Portrait
 from cspo.envs.navigation.world import World
 from cspo.envs.physics.simulated import SimulatedEnv
@@ -61,7 +61,7 @@ class NavigationEnv(SimulatedEnv):
         self._columns = [costs[name] for name in self.cost_names]  # K times (N,)
         self._portrait: Portrait | None = None  # made when somebody looks
         self._steps = 0  # since this object was made
-        self._show = robot.observe or functools.partial(_show, robot.plain_numbers)
+        self._plan = plan_of(robot.sensors)
         self._lidars = slice(robot.observation_size, self.observation_size)
         # (M,) where the lidar of each object's class begins; -1 for those that are not seen
         first = {one.name: LIDAR_BINS * i for i, one in enumerate(self.task.seen)}
@@ -96,7 +96,7 @@ class NavigationEnv(SimulatedEnv):
         """Write the observations into the result, for all or some environments, and return all."""
         observation, world = self._result.observation, self.world
         sensors, poses, fresh = world.sensors[which], world.robot_poses[which], observation[which]
-        self._show(sensors, fresh[:, : self._lidars.start])
+        show_sensors(fresh, sensors, self._plan)
         if self._lidars.start < self._lidars.stop:
             lidars, far = fresh[:, self._lidars], self.task.game.lidar_range
             seen = world.objects[which], poses[:, :3], poses[:, 3:]
@@ -125,10 +125,3 @@ class NavigationEnv(SimulatedEnv):
         if pose is not None:
             pose(self.physics.data[index], stream.uniform)
             self.world.forward(index)
-
-
-def _show(plain: int, sensors: FloatArray, shown: FloatArray) -> None:
-    """Show the first `plain` numbers of the sensors (n, S) as they are, a rotation as a matrix."""
-    shown[:, :plain] = sensors[:, :plain]
-    if plain < sensors.shape[1]:
-        rotation_matrices(shown[:, plain : plain + 9], sensors[:, plain:])

@@ -14,8 +14,9 @@ from cspo.envs.navigation import parts
 from cspo.envs.navigation.inventory import Inventory, rows_of
 from cspo.envs.navigation.layout import Layout
 from cspo.envs.navigation.model import body_names, compiled
-from cspo.envs.navigation.parts import Robot, Stage
+from cspo.envs.navigation.parts import Stage
 from cspo.envs.navigation.resting import Resting
+from cspo.envs.navigation.robots.robot import Robot
 from cspo.envs.navigation.rows import Rows, distances_between
 from cspo.envs.physics.compiled import NOTHING, ROBOT
 from cspo.envs.physics.plain import Circle, Recipe
@@ -60,7 +61,13 @@ class World:
             [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
-            Recipe(parts.SUB_STEPS, chained=robot.runge_kutta, forward=True, circle=circle),
+            Recipe(
+                parts.SUB_STEPS,
+                chained=robot.runge_kutta,
+                forward=True,
+                shallow=robot.shallow,
+                circle=circle,
+            ),
             gather=self._columns.gather,
             kinds=_kinds_of(model, [body for one in felt for body in one.bodies]),
             stepper=stepper,

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cspo.envs.batch import BoolArray, FloatArray
-from cspo.envs.navigation.parts import ROBOT_KEEPOUT, Area, ObjectClass, Robot
+from cspo.envs.navigation.parts import ROBOT_KEEPOUT, Area, ObjectClass
+from cspo.envs.navigation.robots.robot import Robot
 
 if TYPE_CHECKING:
     from cspo.envs.navigation.layout import Stream

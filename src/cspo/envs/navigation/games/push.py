@@ -8,7 +8,8 @@ import numpy as np
 
 from cspo.envs.batch import BoolArray, FloatArray
 from cspo.envs.navigation.games.game import REWARD_CLIP, Game, Names, Objects
-from cspo.envs.navigation.parts import Robot, goal, hazards, pillars, push_box
+from cspo.envs.navigation.parts import goal, hazards, pillars, push_box
+from cspo.envs.navigation.robots.robot import Robot
 
 if TYPE_CHECKING:
     from cspo.envs.navigation.layout import Stream
