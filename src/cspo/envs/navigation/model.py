@@ -18,8 +18,9 @@ import functools
 import math
 from collections.abc import Sequence
 from typing import Any
+from xml.etree import ElementTree
 
-from cspo.envs.navigation.parts import FLOOR, FOR_CYLINDERS, ObjectClass
+from cspo.envs.navigation.parts import FLOOR, FOR_CYLINDERS, FOR_PILLARS, ObjectClass
 from cspo.envs.navigation.robots.robot import Robot
 
 # No shadows: those of the lidar's lights would confuse, and software OpenGL puts specks on large
@@ -81,7 +82,7 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
   <worldbody>
     {_LIGHT if pictures else ""}
     <geom name="floor" type="plane" size="{floor} {floor} 0.1" {FLOOR} {material}/>
-    {robot.body}
+    {_meeting_pillars(robot.body) if any(one.name == "pillars" for one in objects) else robot.body}
     {bodies("free", "tied")}
     {"".join(f'<body name="{name}_target" mocap="true"/>' for name in tied)}
     {bodies("fixed", "drawn") if pictures else bodies("fixed")}
@@ -91,6 +92,23 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
   <actuator>{robot.actuators}</actuator>
   <sensor>{"".join(sensor.xml for sensor in robot.sensors)}</sensor>
 </mujoco>"""
+
+
+def _meeting_pillars(body: str) -> str:
+    """Let a robot meet pillars, with a weightless ellipsoid in place of every ball."""
+    robot = ElementTree.fromstring(body)
+    for part in robot.iter("body"):
+        for geom in part.findall("geom"):
+            met = geom
+            if geom.get("type", "sphere") == "sphere":
+                met = ElementTree.SubElement(part, "geom", geom.attrib)
+                size = " ".join([geom.get("size", "").split()[0]] * 3)
+                met.attrib |= {"type": "ellipsoid", "size": size, "mass": "0"}
+                met.attrib |= {"contype": "0", "conaffinity": "0"}
+                met.attrib.pop("name", None)
+            for bits in ("contype", "conaffinity"):
+                met.set(bits, str(int(met.get(bits, "1")) | FOR_PILLARS))
+    return ElementTree.tostring(robot, encoding="unicode")
 
 
 def body_names(objects: Sequence[ObjectClass], placements: Sequence[str]) -> list[str]:

@@ -9,12 +9,14 @@ recordings with this in place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
 
 STILL = 1e-9  # m/s and rad/s
@@ -71,30 +73,11 @@ class Resting:
             velocities: (N, F, 6) of the objects.
             elapsed: (N,) steps since the reset.
         """
-        away = places - robots[:, None]
-        distances = np.sqrt(away[..., 0] * away[..., 0] + away[..., 1] * away[..., 1])
-        # At the reset an object does not move yet, but it has not settled either: a vase sinks a
-        # few micrometres.
-        wanted = (
-            (distances > self._out_of_reach)
-            & (np.abs(velocities).max(axis=2) < STILL)
-            & (elapsed > 0)[:, None]
-        )
-        if wanted.shape[1] > 1:
-            self._keep_neighbours_awake(wanted, places)
+        wanted = np.empty_like(self.resting)
+        limits = self._out_of_reach, self._apart
+        may_rest(wanted, places, robots, elapsed, velocities, *limits)
         for i, one in np.argwhere(wanted != self.resting).tolist():
             self.set(i, one, bool(wanted[i, one]))
-
-    def _keep_neighbours_awake(self, wanted: NDArray[np.bool_], places: FloatArray) -> None:
-        """Take out of `wanted` (N, F) what another object that is awake might be knocked into."""
-        some = np.flatnonzero(wanted.any(axis=1) & ~wanted.all(axis=1))
-        away = places[some, :, None] - places[some, None]  # (n, F, F, 2)
-        near = np.hypot(away[..., 0], away[..., 1]) < self._apart
-        resting, before = wanted[some], -1
-        while (count := int(np.count_nonzero(resting))) != before:  # a neighbour may knock its own
-            resting &= ~(near & ~resting[:, None]).any(axis=2)
-            before = count
-        wanted[some] = resting
 
     def wake(self, index: int) -> None:
         """Wake all objects of one simulator."""
@@ -111,3 +94,41 @@ class Resting:
         if resting:
             self._velocities[index][one][:] = 0.0
         self.resting[index, one] = resting
+
+
+@exact_kernel
+def may_rest(
+    wanted: Any,
+    places: Any,
+    robots: Any,
+    elapsed: Any,
+    velocities: Any,
+    out_of_reach: Any,
+    apart: Any,
+) -> None:
+    """Write which objects may rest, (N, F); the arguments are those of `Resting.update`.
+
+    An object may that stands still, out of reach of the robot and of every object that may not, for
+    one that is hit may be knocked into its neighbours.
+    """
+    worlds, objects = wanted.shape
+    for n in range(worlds):
+        for one in range(objects):
+            x, y = places[n, one, 0] - robots[n, 0], places[n, one, 1] - robots[n, 1]
+            # At the reset an object does not move yet, but it has not settled either: a vase sinks
+            # a few micrometres.
+            still = elapsed[n] > 0 and math.sqrt(x * x + y * y) > out_of_reach[one]
+            for velocity in velocities[n, one]:
+                still = still and abs(velocity) < STILL
+            wanted[n, one] = still
+        changed = True
+        while changed:
+            changed = False
+            for one in range(objects):
+                for other in range(objects):
+                    if wanted[n, one] and not wanted[n, other]:
+                        x = places[n, one, 0] - places[n, other, 0]
+                        y = places[n, one, 1] - places[n, other, 1]
+                        if math.sqrt(x * x + y * y) < apart[one, other]:
+                            wanted[n, one] = False
+                            changed = True

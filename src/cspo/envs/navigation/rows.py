@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
 
 
@@ -46,11 +50,32 @@ class Rows:
 
     def velocity(self, rows: FloatArray) -> FloatArray:
         """Return the velocity of the robot's centre, (N, 3), in the frame of the world."""
-        turning, moving, pivot = rows[:, self.motion].reshape(-1, 3, 3).transpose(1, 0, 2)
-        # MuJoCo tells the velocity of the point of the robot that is at its centre of mass.
-        x, y, z = (rows[:, self.position] - pivot).T
-        velocity: FloatArray = moving.copy()
-        velocity[:, 0] += turning[:, 1] * z - turning[:, 2] * y
-        velocity[:, 1] += turning[:, 2] * x - turning[:, 0] * z
-        velocity[:, 2] += turning[:, 0] * y - turning[:, 1] * x
-        return velocity
+        velocities = np.empty((len(rows), 3))
+        velocities_at(velocities, rows[:, self.position], rows[:, self.motion])
+        return velocities
+
+
+@exact_kernel
+def velocities_at(velocities: Any, positions: Any, motions: Any) -> None:
+    """Write velocities (N, 3) of bodies at some positions (N, 3).
+
+    Motions (N, 9) are what MuJoCo tells: how the body turns, how the point of it moves that is at
+    the centre of mass of its tree, and where that is.
+    """
+    for n in range(len(velocities)):
+        turn_x, turn_y, turn_z = motions[n, 0], motions[n, 1], motions[n, 2]
+        x = positions[n, 0] - motions[n, 6]
+        y = positions[n, 1] - motions[n, 7]
+        z = positions[n, 2] - motions[n, 8]
+        velocities[n, 0] = motions[n, 3] + (turn_y * z - turn_z * y)
+        velocities[n, 1] = motions[n, 4] + (turn_z * x - turn_x * z)
+        velocities[n, 2] = motions[n, 5] + (turn_x * y - turn_y * x)
+
+
+@exact_kernel
+def distances_between(distances: Any, places: Any, robots: Any) -> None:
+    """Write how far objects at places (N, count, 2) are from robots (N, 2), in the plane."""
+    for n in range(places.shape[0]):
+        for m in range(places.shape[1]):
+            x, y = places[n, m, 0] - robots[n, 0], places[n, m, 1] - robots[n, 1]
+            distances[n, m] = math.sqrt(x * x + y * y)

@@ -17,7 +17,7 @@ from cspo.envs.navigation.model import body_names, compiled
 from cspo.envs.navigation.parts import Stage
 from cspo.envs.navigation.resting import Resting
 from cspo.envs.navigation.robots.robot import Robot
-from cspo.envs.navigation.rows import Rows
+from cspo.envs.navigation.rows import Rows, distances_between
 from cspo.envs.physics.compiled import NOTHING, ROBOT
 from cspo.envs.physics.plain import Circle, Recipe
 from cspo.envs.physics.step import Physics, Stepper
@@ -122,9 +122,10 @@ class World:
 
     def distances(self, name: str) -> FloatArray:
         """Return how far the robots are from the objects of a class, in the plane, (N, count)."""
-        away = self.where(name) - self.robot_places[:, None]
-        lengths: FloatArray = np.sqrt(away[..., 0] * away[..., 0] + away[..., 1] * away[..., 1])
-        return lengths
+        places = self.where(name)
+        distances = np.empty(places.shape[:2])
+        distances_between(distances, places, self.robot_places)
+        return distances
 
     def touched(self, name: str) -> BoolArray:
         """Return which objects of a class the robots are in contact with, (N, count)."""
