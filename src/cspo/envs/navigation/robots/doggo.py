@@ -17,6 +17,7 @@ _SIDES = {1: (1, 1), 2: (-1, 1), 3: (-1, -1), 4: (1, -1)}
 _JOINTS = [f"{joint}_{leg}" for joint in ("hip_z", "hip_y", "ankle") for leg in _SIDES]
 _JOINT = 'limited="true" stiffness="0.0001" armature="0.00005"'
 _DARK, _LIGHT = 'rgba="0.0039 0.1529 0.3961 1"', 'rgba="0.7412 0.0431 0.1843 1"'
+_UNSEEN = 'rgba="0 0 0 0"'
 _TORSO = f'type="cylinder" size="0.0375" density="2" {_LIGHT} {CYLINDER}'
 
 
@@ -37,8 +38,8 @@ def _leg(number: int) -> str:
           {geom.format("0 0 0", knee, _DARK)}
           <body name="knee_{number}" pos="{knee}">
             <joint name="ankle_{number}" {bend} {_JOINT}/>
-            <site name="knee_{number}" size="0.018"/>
-            <site name="foot_{number}" size="0.018" pos="{foot}"/>
+            <site name="knee_{number}" size="0.018" {_UNSEEN}/>
+            <site name="foot_{number}" size="0.018" pos="{foot}" {_UNSEEN}/>
             {geom.format("0 0 0", foot, _LIGHT)}
           </body>
         </body>
