@@ -79,7 +79,6 @@ DOGGO = Robot(
     height=0.22,
     reach=0.8,
     has_cylinders=True,
-    shallow=True,
     # Where its torso lies on a button, rounding decides: one unit in the last place of a recorded
     # state changes the next by as much as the difference between the versions.
     exactness=Exactness(2e-3, 2e-2),

@@ -117,7 +117,6 @@ class Robot:
     reach: float = 0.32  # from its root to what it may touch within a step
     push_box: PushBox = USUAL_BOX
     runge_kutta: bool = False  # integrate as `physics.rk4` explains, instead of by Euler's method
-    shallow: bool = False  # its contacts with boxes are capped, see `physics.shallow`
     sections: str = ""  # more of MuJoCo's XML: assets, exclusions of contacts, equalities
     finish: Callable[[Any], None] | None = None  # changes the compiled model
     pose: Callable[[Any, Uniform], None] | None = None
