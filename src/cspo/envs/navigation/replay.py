@@ -16,6 +16,7 @@ from cspo.envs.replay import Field, Recording, Replay, Shapes
 # At the 99th percentile of the rows: where a contact is found a moment earlier or later, a row may
 # be off by more. A robot's `Exactness` says the rest.
 TOLERANCE = 1e-3
+REWARD_TOLERANCE = 1e-5  # likewise
 UNEQUAL_SHARE = 1e-3  # of the rows, for what is 0 or 1
 RESET_TOLERANCE = 1e-9
 
@@ -71,7 +72,10 @@ class NavigationReplay(Replay):
         flags = ["cost", *self.env.info_terms, "terminated", "truncated", *counts]
         return [
             Field("obs", "obs", tolerance=in_contact, typical=observation, largest=math.inf),
-            *(close(key) for key in ("reward", "qpos_after")),
+            Field(
+                "reward", "reward", tolerance=REWARD_TOLERANCE, typical=typical, largest=math.inf
+            ),
+            close("qpos_after"),
             *([close("goal_pos_after", slice(2))] if self._goal else []),
             *(close(key, optional=True) for key in lengths),
             *(Field(key, key, unequal_share=UNEQUAL_SHARE) for key in flags),
