@@ -62,3 +62,17 @@ def test_a_network_of_ones_own_trains_and_resumes_exactly(
     network = my_network.SetNetwork(seen.shape, 2)
     turned = torch.from_numpy(seen[[0, *range(my_network.OBSTACLES, 0, -1)]])[None]
     assert torch.allclose(network(torch.from_numpy(seen)[None]), network(turned), atol=1e-6)
+
+
+def test_the_task_of_a_users_own_trains(tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys, cspo; train = cspo.train\n"
+        "cspo.train = lambda *names, **settings: train(\n"
+        "    *names, **(settings | dict(total_steps=400, steps_per_epoch=400, num_envs=2)))\n"
+        f"runpy.run_path({str(EXAMPLES / 'my_task.py')!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SafetyPointSlow-v0" in done.stdout and "finished" in done.stdout

@@ -17,6 +17,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from cspo.envs.facts import TimeLimit
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tools.render import Picture, Renderer
 from cspo.errors import CspoError
@@ -139,7 +140,7 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         task: Name of the task.
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
-        max_episode_steps: Time limit.
+        max_episode_steps: Time limit; by default the task's own.
         render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
@@ -157,7 +158,7 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         task: str,
         num_envs: int = 1,
         threads: int = 1,
-        max_episode_steps: int | None = 1000,
+        max_episode_steps: TimeLimit = "task",
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
@@ -166,7 +167,8 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
     ) -> None:
         """Create the simulators."""
         check_native(task, (), options)
-        options = {"time_limit": max_episode_steps} | options
+        if max_episode_steps != "task":
+            options = {"time_limit": max_episode_steps} | options
         batch = make_native(task, num_envs, threads, **options)
         self._take(batch, render_mode, width, height, camera)
         self.num_envs = num_envs

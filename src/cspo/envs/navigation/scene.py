@@ -29,11 +29,11 @@ class Portrait:
         import mujoco
 
         self._task = task
-        self._model = copy.copy(compiled(task.robot, task.game.objects, pictures=True))
+        self._model = copy.copy(compiled(task.robot, task.objects, pictures=True))
         self._data = mujoco.MjData(self._model)
         self._placed = {  # bodies without joints, by class
             one.name: [self._model.body(name).id for name in one.bodies]
-            for one in task.game.objects
+            for one in task.objects
             if one.placement in ("fixed", "drawn")
         }
 
@@ -57,7 +57,7 @@ class Portrait:
     ) -> list[Mark]:
         """Return one light per direction and class of objects, the brighter the nearer one is."""
         marks, size = [], [LIGHT_RADIUS] * 3
-        for ring, (one, row) in enumerate(zip(self._task.game.objects, readings, strict=True)):
+        for ring, (one, row) in enumerate(zip(self._task.seen, readings, strict=True)):
             for number, reading in enumerate(row.tolist()):
                 angle = 2.0 * math.pi * (number + 0.5) / LIDAR_BINS
                 away = np.array([RING_RADIUS * math.cos(angle), RING_RADIUS * math.sin(angle), 0.0])
