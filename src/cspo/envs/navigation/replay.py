@@ -63,12 +63,18 @@ class NavigationReplay(Replay):
         def close(key: str, columns: slice = slice(None), optional: bool = False) -> Field:
             return Field(key, key, columns, TOLERANCE, optional, TYPICAL, largest=math.inf)
 
+        typical, nearly_all = self.env.task.robot.exactness
+
         memory = self.env.game.memory
         counts = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "i"]
         lengths = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "f"]
         flags = ["cost", *self.env.info_terms, "terminated", "truncated", *counts]
         return [
-            *(close(key) for key in ("obs", "reward", "qpos_after")),
+            *(
+                Field(key, key, tolerance=nearly_all, typical=typical, largest=math.inf)
+                for key in ("obs", "qpos_after")
+            ),
+            close("reward"),
             *([close("goal_pos_after", slice(2))] if self._goal else []),
             *(close(key, optional=True) for key in lengths),
             *(Field(key, key, unequal_share=UNEQUAL_SHARE) for key in flags),

@@ -58,11 +58,11 @@ NOTHING = -1  # what it says of a geom whose contacts do not matter
 
 @functools.cache
 def addresses() -> NDArray[np.int64] | None:
-    """Return the addresses of `FUNCTIONS` and of the scheduler's call, or None if not found."""
+    """Return the addresses of the scheduler's call and of `FUNCTIONS`, or None if not found."""
     library = mujoco_library()
     if library is None or any(not hasattr(library, name) for name in FUNCTIONS):
         return None
-    found = [getattr(library, name) for name in FUNCTIONS] + [scheduler_call()]
+    found = [scheduler_call(), *(getattr(library, name) for name in FUNCTIONS)]
     return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in found], np.int64)
 
 

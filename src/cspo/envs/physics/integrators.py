@@ -18,17 +18,18 @@ from cspo.envs.physics.rk4 import STAGES, WEIGHTS
 # number of contacts, the two geoms of the first contact, and its distance.
 STATE = ("ctrl", "qpos", "qvel", "qacc", "qacc_warmstart", "mocap_pos")
 NUM_CONTACTS, CONTACT_GEOMS, CONTACT_DISTANCE = range(len(STATE), len(STATE) + 3)
-# The C functions whose addresses are needed, in this order; GIVE_WAY is the scheduler's call.
+# The C functions whose addresses are needed, after GIVE_WAY, the scheduler's call. New ones come
+# last: machine code of `compiled.py`, kept on disk, knows them by their numbers.
 FUNCTIONS = (
     *("mj_step", "mj_rnePostConstraint", "mj_checkPos", "mj_checkVel", "mj_checkAcc", "mj_Euler"),
     *("mj_forwardSkip", "mj_integratePos", "mj_getState", "mj_setState"),
-    *("mj_fwdPosition", "mj_makeConstraint", "mj_island", "mj_projectConstraint", "mj_sensorPos"),
     *("mju_copy", "mju_zero", "mju_scl", "mju_addScl", "mju_addToScl"),
+    *("mj_fwdPosition", "mj_makeConstraint", "mj_island", "mj_projectConstraint", "mj_sensorPos"),
 )
-MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, EULER = range(6)
-FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(6, 10)
-POSITION, MAKE_CONSTRAINT, ISLANDS, PROJECT_CONSTRAINT, SENSE_POSITION = range(10, 15)
-COPY, ZERO, SCALE, ADD_SCALED, ADD_TO, GIVE_WAY = range(15, 21)
+GIVE_WAY, MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, EULER = range(7)
+FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(7, 11)
+COPY, ZERO, SCALE, ADD_SCALED, ADD_TO = range(11, 16)
+POSITION, MAKE_CONSTRAINT, ISLANDS, PROJECT_CONSTRAINT, SENSE_POSITION = range(16, 21)
 TIME = np.uint32(1)  # MuJoCo's mjSTATE_TIME
 _NOTHING_DONE, _POSITION_DONE = np.int32(0), np.int32(1)  # MuJoCo's mjSTAGE_NONE and mjSTAGE_POS
 

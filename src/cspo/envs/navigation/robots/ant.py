@@ -69,6 +69,7 @@ ANT = Robot(
     ahead=(1.0, 0.0, 0.0),
     floats=True,
     height=0.18,
+    reach=0.8,
     sections='<compiler angle="radian"/>',
     dies_below=0.08,
     shallow=True,
