@@ -33,14 +33,18 @@ class UnknownSetting(CspoError):
         self.written = written
 
 
+MOST_CHOICES = 40  # that a message lists
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return "did you mean 'x'?" for the nearest choice, or the list of choices if none is near."""
+    """Return "did you mean 'x'?" for the nearest choice, or some of the choices if none is near."""
     known = sorted(choices)
     lowered = {choice.lower(): choice for choice in known}
     match = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.5)
     if match:
         return f"did you mean {lowered[match[0]]!r}?"
-    return f"choose from: {', '.join(known)}"
+    more = f", and {len(known) - MOST_CHOICES} more" if len(known) > MOST_CHOICES else ""
+    return f"choose from: {', '.join(known[:MOST_CHOICES])}{more}"
 
 
 def flag(name: str) -> str:

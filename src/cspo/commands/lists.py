@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
 
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.commands.options import FileOption, parse, show
 from cspo.config import use_plugin
+from cspo.envs.facts import TaskRow
 from cspo.envs.tasks import native_tasks
+from cspo.errors import CspoError
+
+NamePart = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
 
 
 @dataclass(frozen=True)
 class TasksOptions:
     """List the tasks this package simulates itself; any Gymnasium id can be trained on as well."""
 
+    part: NamePart = ""
+    """Only those with this in their name, such as Racecar, Goal or Car.*2."""
+    plugin: FileOption = None
+    """Python file, or module, that registers more."""
     json: bool = False
     """Print a JSON list."""
 
@@ -32,12 +44,24 @@ class AlgosOptions:
 def tasks(arguments: Sequence[str]) -> int:
     """Run `cspo tasks`."""
     options = parse(TasksOptions, "tasks", arguments)
-    show(options.json, [row._asdict() for row in native_tasks()], _task_table)
+    use_plugin({"plugin": options.plugin})
+    rows = _rows_named(options.part)
+    show(options.json, [row._asdict() for row in rows], lambda: _task_table(rows))
     return 0
 
 
-def _task_table() -> str:
-    rows = native_tasks()
+def _rows_named(part: str) -> list[TaskRow]:
+    """Return the tasks that have a part, or a pattern of it, in their name."""
+    try:
+        rows = [row for row in native_tasks() if re.search(part, row.name, re.IGNORECASE)]
+    except re.error as fault:
+        raise CspoError(f"{part!r} is not a part of a name: {fault}.") from None
+    if not rows:
+        raise CspoError(f"no task has {part!r} in its name: `cspo tasks` lists all.")
+    return rows
+
+
+def _task_table(rows: Sequence[TaskRow]) -> str:
     width = max(len(row.name) for row in rows)
     terms = max(len(",".join(row.cost_terms)) for row in rows)
     head = f"{'task':<{width}}  {'family':<10}  {'obs':>4} {'act':>4}  {'limit':>5}"

@@ -128,9 +128,9 @@ class RunFolder:
         plugin = changes.get("plugin")
         read = load_config(path, plugin)
         kept = trust.agreed_plugin(path, read, plugin, trusted)
-        if env is None:
-            trust.require(path, trust.task_code(read), trusted)
         config = _checked(load_settings(path) | {"plugin": kept}, path, None)
+        if env is None:  # after the plugin, which may hold the task
+            trust.require(path, trust.task_code(read), trusted)
         if unknown := set(changes) - CHANGEABLE:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from cspo.algorithms.registry import algorithm_names
 from cspo.config import TrainConfig
 from cspo.envs.modules import missing_module, names_code, refuse_standard
+from cspo.envs.tasks import is_unknown
 from cspo.errors import CspoError
-from cspo.plugins import is_file_name, missing, plugin_place
+from cspo.plugins import is_file_name, load_plugin, missing, plugin_place
 from cspo.runs.files import read_plain, write_text
 
 STATE = "CSPO_STATE_DIR"  # environment variable: where keys and marks are kept
@@ -96,7 +97,13 @@ def require(folder: Path, code: Sequence[NamedCode], trust: bool) -> None:
 
 
 def allowed_task(config: TrainConfig, trust: bool) -> str | None:
-    """Return the task of a run if it names code, which may be imported; None if it names none."""
+    """Return the task of a run if it names code, which may be imported; None if it names none.
+
+    A task that is in the run's plugin is made known by loading that.
+    """
+    if config.folder is not None and config.plugin is not None and is_unknown(config.task):
+        require(config.folder, plugin_code(config), trust)
+        load_plugin(config.plugin)
     code = [] if config.folder is None else task_code(config)
     for one in code:
         require(config.folder or Path(), [one], trust)
@@ -112,10 +119,13 @@ def agreed_plugin(folder: Path, config: TrainConfig, named: str | None, trust: b
         named: The plugin that the user names, which takes the place of the folder's.
         trust: Whether the user trusts the folder.
     """
-    is_known = config.algo in algorithm_names()  # built in, or registered by this program
+    # Built in, or registered by this program.
+    has_task = not is_unknown(config.task)
+    is_known = has_task and config.algo in algorithm_names()
+    of_plugin = f"algorithm {config.algo!r}" if has_task else f"task {config.task!r}"
     if named is not None or config.plugin is None:
         if not is_known:
-            what = f"The algorithm {config.algo!r} of {folder} is not built in"
+            what = f"The {of_plugin} of {folder} is not built in"
             raise CspoError(f"{what}: pass --plugin with the file that has it.")
         return named
     try:
@@ -126,7 +136,7 @@ def agreed_plugin(folder: Path, config: TrainConfig, named: str | None, trust: b
             raise
         return None
     if code.place is None and not is_known:
-        holds = f"It holds the algorithm {config.algo!r} of {folder}"
+        holds = f"It holds the {of_plugin} of {folder}"
         raise CspoError(f"{missing(config.plugin)} {holds}: pass --plugin with where it is.")
     return None if code.place is None else config.plugin
 
