@@ -15,7 +15,7 @@ HAZARD_RADIUS = 0.2
 GREMLIN_TRAVEL = 0.35  # radius of the circle a gremlin's target runs on, at 1 radian per second
 GREMLIN_HEIGHT = 0.1  # of that circle; a gremlin hovers as high above its place
 
-# See `robots.robot` for these bits. A pillar (bits 4 and 8) does not meet the balls of a robot but
+# See `robots.robot` for these bits. A pillar has one more: it meets not the balls of a robot but
 # ellipsoids in their places, see `model`.
 FLOOR = 'contype="7" conaffinity="7"'
 _INTANGIBLE = 'contype="0" conaffinity="0"'
@@ -59,6 +59,7 @@ class Stage(NamedTuple):
     extent: float  # half the side of the square that objects are placed in
     robot_keepout: float
     robot_area: Area | None  # where the robot starts, if not anywhere in the square
+    old_boxes: bool  # find contacts with boxes as mujoco 2.3.3 did
 
 
 def goal(radius: float, keepout: float) -> ObjectClass:

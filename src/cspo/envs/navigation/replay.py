@@ -13,8 +13,8 @@ from cspo.envs.navigation.layout import Stream
 from cspo.envs.navigation.task import NavigationEnv
 from cspo.envs.replay import Field, Recording, Replay, Shapes
 
-TYPICAL = 1e-6  # at the 95th percentile of the rows
-# At the 99th: where a contact is found a moment earlier or later, a row may be off by more.
+# At the 99th percentile of the rows: where a contact is found a moment earlier or later, a row may
+# be off by more. A robot's `Exactness` says the rest.
 TOLERANCE = 1e-3
 UNEQUAL_SHARE = 1e-3  # of the rows, for what is 0 or 1
 RESET_TOLERANCE = 1e-9
@@ -61,20 +61,17 @@ class NavigationReplay(Replay):
         """Compare everything that a step gives."""
 
         def close(key: str, columns: slice = slice(None), optional: bool = False) -> Field:
-            return Field(key, key, columns, TOLERANCE, optional, TYPICAL, largest=math.inf)
+            return Field(key, key, columns, TOLERANCE, optional, typical, largest=math.inf)
 
-        typical, nearly_all = self.env.task.robot.exactness
+        typical, observation, in_contact = self.env.task.robot.exactness
 
         memory = self.env.game.memory
         counts = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "i"]
         lengths = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "f"]
         flags = ["cost", *self.env.info_terms, "terminated", "truncated", *counts]
         return [
-            *(
-                Field(key, key, tolerance=nearly_all, typical=typical, largest=math.inf)
-                for key in ("obs", "qpos_after")
-            ),
-            close("reward"),
+            Field("obs", "obs", tolerance=in_contact, typical=observation, largest=math.inf),
+            *(close(key) for key in ("reward", "qpos_after")),
             *([close("goal_pos_after", slice(2))] if self._goal else []),
             *(close(key, optional=True) for key in lengths),
             *(Field(key, key, unequal_share=UNEQUAL_SHARE) for key in flags),

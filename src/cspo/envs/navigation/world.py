@@ -65,7 +65,7 @@ class World:
                 parts.SUB_STEPS,
                 chained=robot.runge_kutta,
                 forward=True,
-                shallow=robot.shallow,
+                shallow=stage.old_boxes and bool(moving),
                 circle=circle,
             ),
             gather=self._columns.gather,

@@ -95,6 +95,18 @@ def call(context: Any, address: Any, *arguments: Any) -> Any:
     return types.void(address, types.StarArgTuple(arguments)), generate
 
 
+@intrinsic
+def call_int32(context: Any, address: Any, *arguments: Any) -> Any:
+    """Call the C function at an address, with the arguments as they are; it returns an int."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kinds = [context.get_value_type(kind) for kind in arguments]
+        pointer = builder.inttoptr(values[0], ir.FunctionType(ir.IntType(32), kinds).as_pointer())
+        return builder.call(pointer, cgutils.unpack_tuple(builder, values[1]))
+
+    return types.int32(address, types.StarArgTuple(arguments)), generate
+
+
 def _atomic(operation: str) -> Any:
     """Return the code of `place = place <operation> value` on the int64 at an address."""
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from cspo.arithmetic import kernel
-from cspo.envs.physics.calls import call, load_double, load_int32, store_double
+from cspo.envs.physics.boxes import BOX, MOST_CONTACTS
+from cspo.envs.physics.calls import call, call_int32, load_double, load_int32, store_double
 from cspo.envs.physics.rk4 import STAGES, WEIGHTS
 
 # The arrays of a simulator whose addresses are needed, in this order, and three more addresses: the
@@ -25,11 +26,13 @@ FUNCTIONS = (
     *("mj_forwardSkip", "mj_integratePos", "mj_getState", "mj_setState"),
     *("mju_copy", "mju_zero", "mju_scl", "mju_addScl", "mju_addToScl"),
     *("mj_fwdPosition", "mj_makeConstraint", "mj_island", "mj_projectConstraint", "mj_sensorPos"),
+    *("mjc_BoxBox", "mj_addContact"),
 )
 GIVE_WAY, MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, EULER = range(7)
 FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(7, 11)
 COPY, ZERO, SCALE, ADD_SCALED, ADD_TO = range(11, 16)
 POSITION, MAKE_CONSTRAINT, ISLANDS, PROJECT_CONSTRAINT, SENSE_POSITION = range(16, 21)
+BOX_BOX, ADD_CONTACT = 21, 22
 TIME = np.uint32(1)  # MuJoCo's mjSTATE_TIME
 _NOTHING_DONE, _POSITION_DONE = np.int32(0), np.int32(1)  # MuJoCo's mjSTAGE_NONE and mjSTAGE_POS
 
@@ -47,7 +50,8 @@ def forward(
         call(c[FORWARD_SKIP], model, data, _NOTHING_DONE, np.int32(skip_sensors))
         return
     call(c[POSITION], model, data)
-    if cap_depths(state, stride, radii):
+    restored = restore_contacts(c, model, data, state, stride, radii)
+    if cap_depths(state, stride, radii) or restored:
         call(c[MAKE_CONSTRAINT], model, data)
         call(c[ISLANDS], model, data)
         call(c[PROJECT_CONSTRAINT], model, data)
@@ -70,6 +74,59 @@ def cap_depths(state: Any, stride: Any, radii: Any) -> Any:
                 store_double(distance, -radius)
                 found = True
     return found
+
+
+@kernel
+def restore_contacts(c: Any, model: Any, data: Any, state: Any, stride: Any, radii: Any) -> Any:
+    """Do what `boxes.restore` does; return whether there was anything to do."""
+    restored, last, count = False, 0, load_int32(state[NUM_CONTACTS])
+    while last < count:
+        first, geoms = last, state[CONTACT_GEOMS] + stride * last
+        one, other = load_int32(geoms), load_int32(geoms + 4)
+        while last < count and (
+            load_int32(geoms + stride * (last - first)) == one
+            and load_int32(geoms + stride * (last - first) + 4) == other
+        ):
+            last += 1
+        if radii[one] == BOX and radii[other] == BOX:
+            kept = state[CONTACT_DISTANCE] + stride * first
+            pair = one, other, kept, last - first
+            restored |= restore_pair(c, model, data, stride, pair)
+    return restored
+
+
+@kernel
+def restore_pair(c: Any, model: Any, data: Any, stride: Any, pair: Any) -> Any:
+    """Add the contacts of two boxes that were left out, as the first one but for their places."""
+    one, other, kept, count = pair
+    words = stride // 8
+    scratch = np.empty((MOST_CONTACTS + 1) * words)
+    raw, added = scratch.ctypes.data, MOST_CONTACTS * words
+    found = call_int32(c[BOX_BOX], model, data, raw, one, other, 0.0)
+    restored = False
+    for contact in range(found):
+        place = contact * words + 1  # of the position, after the distance
+        x, y, z = scratch[place], scratch[place + 1], scratch[place + 2]
+        is_new = True
+        for seen in range(count):
+            position = kept + stride * seen + 8
+            if (
+                load_double(position) == x
+                and load_double(position + 8) == y
+                and load_double(position + 16) == z
+            ):
+                is_new = False
+        for later in range(contact + 1, found):  # of those in one place the last counts
+            place = later * words + 1
+            if scratch[place] == x and scratch[place + 1] == y and scratch[place + 2] == z:
+                is_new = False
+        if is_new:
+            call(c[COPY], raw + 8 * added, kept, np.int32(words))
+            for number in range(4):
+                scratch[added + number] = scratch[contact * words + number]
+            call(c[ADD_CONTACT], model, data, raw + 8 * added)
+            restored = True
+    return restored
 
 
 @kernel

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from cspo.envs.batch import FloatArray
+from cspo.envs.physics import boxes
+from cspo.envs.physics.boxes import BOX
 
-BOX = -1.0  # in place of a radius
 UNCAPPED: FloatArray = np.zeros(0)  # in place of radii
 
 
@@ -39,7 +40,8 @@ def forward(model: Any, data: Any, radii: FloatArray, skip_sensors: bool = True)
         mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_NONE.value, skip_sensors)
         return
     mujoco.mj_fwdPosition(model, data)
-    if _cap(data, radii):
+    restored = boxes.restore(model, data, radii)
+    if _cap(data, radii) or restored:
         mujoco.mj_makeConstraint(model, data)
         mujoco.mj_island(model, data)
         mujoco.mj_projectConstraint(model, data)

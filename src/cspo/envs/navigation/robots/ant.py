@@ -73,6 +73,5 @@ ANT = Robot(
     reach=0.8,
     sections='<compiler angle="radian"/>',
     dies_below=0.08,
-    shallow=True,
     pose=_stand,
 )

@@ -146,5 +146,5 @@ RACECAR = Robot(
     finish=_restore_hull,
     # Where a steered wheel rubs against the bumper, rounding decides: one unit in the last place of
     # a recorded state changes the next by as much as the difference between the versions.
-    exactness=Exactness(5e-3, 5e-2),
+    exactness=Exactness(2e-4, 5e-3, 0.1),
 )
