@@ -367,7 +367,7 @@ def test_actions_that_cannot_be_taken_are_refused_in_words_and_change_nothing(na
 
 
 def test_names_seeds_and_sizes_that_do_not_exist_are_refused_in_words() -> None:
-    with pytest.raises(CspoError, match="did you mean 'SafetyPointGoal[012]-v0'"):
+    with pytest.raises(CspoError, match=r"did you mean 'SafetyPointGoal[012]-v0'"):
         NavigationEnv("SafetyPointGoal-v0")
     with pytest.raises(CspoError, match=r"has no cost term 'vases': it has hazards"):
         NavigationEnv(POINT_GOAL, cost_terms=("vases",))

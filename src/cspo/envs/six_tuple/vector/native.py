@@ -42,7 +42,7 @@ class NativeVectorEnv(SixVectorEnv):
             if key == "goal_met":
                 met = (values > 0.0) & ~ended
                 info |= {"goal_met": met, "_goal_met": met.copy()} if met.any() else {}
-            else:  # of an episode that begins there is nothing to tell yet
+            elif not ended.all():  # of an episode that begins there is nothing to tell yet
                 info |= {key: np.where(ended, 0.0, values), f"_{key}": ~ended}
         if ended.any():
             final = np.full(self.num_envs, None, object)

@@ -43,9 +43,12 @@ class SafetySyncVectorEnv(SixVectorEnv):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start N episodes; environment i is seeded with `seed + i`, or with `seed[i]`."""
-        alike = seed is None or isinstance(seed, int | np.integer)
-        numbers = [None if seed is None else seed + i for i in range(self.num_envs)]
-        seeds = numbers if alike else list(seed)
+        if seed is None:
+            seeds = [None] * self.num_envs
+        elif isinstance(seed, int | np.integer):
+            seeds = [seed + i for i in range(self.num_envs)]
+        else:
+            seeds = list(seed)
         if len(seeds) != self.num_envs:
             raise CspoError(f"{len(seeds)} seeds were given for {self.num_envs} environments.")
         begun = [
