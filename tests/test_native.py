@@ -37,7 +37,7 @@ def test_a_step_tells_its_terms_and_its_total_cost(name):
     np.testing.assert_array_equal(whole.reset(seed=4), split.reset(seed=4))
     for action in np.random.default_rng(0).uniform(-1, 1, (30, 3, whole.action_size)):
         one, several = whole.step(action), split.step(action)
-        assert one.cost.shape == (3, 1) and several.cost.shape == (3, max(1, len(terms)))
+        assert one.cost.shape == (3, 1) and several.cost.shape == (3, len(terms) or 1)
         np.testing.assert_array_equal(one.cost[:, 0], several.cost.any(axis=1))
         for env in (whole, split):
             np.testing.assert_array_equal(env.total_cost, one.cost[:, 0])

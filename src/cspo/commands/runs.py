@@ -56,8 +56,8 @@ class EvalOptions:
     """Also film the policy, acting deterministically, into this .mp4 or .gif file."""
     video_episodes: int = 1
     """Episodes in the video."""
-    camera: Literal["track", "top"] = "track"
-    """Follow the robot, or look down on it."""
+    camera: Literal["follow", "top", "track", "fixednear", "fixedfar", "vision"] = "follow"
+    """Follow the robot, look down on it, or a viewpoint of Safety-Gymnasium."""
     width: int = 640
     """Of the video, in pixels."""
     height: int = 480

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -23,6 +23,7 @@ from cspo.envs.tools.render import Picture, Renderer
 from cspo.errors import CspoError
 
 if TYPE_CHECKING:
+    from cspo.envs.navigation.view import TaskView
     from cspo.envs.physics.simulated import SimulatedEnv
 
 RENDER_MODES = ["rgb_array"]
@@ -76,7 +77,7 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
-        camera: "track" follows the robot, "top" looks from above.
+        camera: "follow", "top", "track", "fixednear", "fixedfar" or "vision", see `Scene`.
         **options: Options of the task, such as `button_timer_after_reset`.
     """
 
@@ -88,7 +89,7 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
-        camera: str = "track",
+        camera: str = "follow",
         **options: Any,
     ) -> None:
         """Create the simulator."""
@@ -117,6 +118,32 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         pictures = self._draw()
         return None if pictures is None else pictures[0]
 
+    @property
+    def task(self) -> TaskView:
+        """Where everything is in the world of a navigation task, by Safety-Gymnasium's names."""
+        from cspo.envs.navigation.view import view_of
+
+        return view_of(self._batch)
+
+    @property
+    def obs_space_dict(self) -> Dict:
+        """The parts of an observation, in their order: of a navigation task."""
+        return self.task.obs_space_dict
+
+    @property
+    def model(self) -> Any:
+        """The `mujoco.MjModel` that is simulated."""
+        return self._batch.physics.models[0]
+
+    @property
+    def data(self) -> Any:
+        """The `mujoco.MjData` of it; do not change it."""
+        return self._batch.physics.data[0]
+
+    def set_seed(self, seed: int | None = None) -> None:
+        """Start the random stream anew, for the next reset; None leaves it as it is."""
+        self._batch.seed_one(0, seed)
+
     def random_state(self) -> dict[str, Any]:
         """Return the state of the random stream, as JSON-compatible data."""
         return self._batch.random_state()
@@ -144,7 +171,7 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
-        camera: Where it is taken from.
+        camera: Where it is taken from, see `Scene`.
         **options: Options of the task.
     """
 
@@ -162,7 +189,7 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
-        camera: str = "track",
+        camera: str = "follow",
         **options: Any,
     ) -> None:
         """Create the simulators."""

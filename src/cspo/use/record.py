@@ -45,7 +45,7 @@ def record(
     path: Path | str,
     episodes: int = 1,
     *,
-    camera: str = "track",
+    camera: str = "follow",
     width: int = 640,
     height: int = 480,
     deterministic: bool = True,
@@ -67,7 +67,8 @@ def record(
         run: A run's folder, or a policy from `load`.
         path: The file to write, `.mp4` or `.gif`.
         episodes: Complete episodes to film, one after another.
-        camera: "track" follows the robot, "top" looks down on it; native tasks only.
+        camera: "follow" goes along with the robot, "top" looks down on it; "track", "fixednear",
+            "fixedfar" and "vision" are those of Safety-Gymnasium. Native tasks only.
         width: Of the video in pixels; native tasks only.
         height: Of the video in pixels; native tasks only.
         deterministic: Take the mean of the policy; False draws from it as training did.

@@ -66,6 +66,7 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
     floor = 20 if pictures else 3.5  # only drawn so large: to collide with, it has no end
     material = 'material="floor"' if pictures else ""
     tied = body_names(objects, ("tied",))
+    has_pillars = any(one.name == "pillars" for one in objects)
 
     def bodies(*placements: str) -> str:
         kinds = _placed(objects, placements)
@@ -73,6 +74,9 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
 
     weld = """<weld name="{0}" body1="{0}_target" body2="{0}" relpose="0 0 0 1 0 0 0"
                    solref="0.02 1.5"/>"""
+    body = _meeting_pillars(robot.body) if has_pillars else robot.body
+    if pictures:
+        body = _with_camera(body, robot.vision)
     integrator = 'integrator="RK4"' if robot.runge_kutta else ""
     # Bodies and joints come in this order so that `qpos` is laid out as in Safety-Gymnasium.
     return f"""<mujoco>
@@ -82,7 +86,7 @@ def xml(robot: Robot, objects: Sequence[ObjectClass], pictures: bool = False) ->
   <worldbody>
     {_LIGHT if pictures else ""}
     <geom name="floor" type="plane" size="{floor} {floor} 0.1" {FLOOR} {material}/>
-    {_meeting_pillars(robot.body) if any(one.name == "pillars" for one in objects) else robot.body}
+    {body}
     {bodies("free", "tied")}
     {"".join(f'<body name="{name}_target" mocap="true"/>' for name in tied)}
     {bodies("fixed", "drawn") if pictures else bodies("fixed")}
@@ -109,6 +113,12 @@ def _meeting_pillars(body: str) -> str:
             for bits in ("contype", "conaffinity"):
                 met.set(bits, str(int(met.get(bits, "1")) | FOR_PILLARS))
     return ElementTree.tostring(robot, encoding="unicode")
+
+
+def _with_camera(body: str, vision: str) -> str:
+    """Let a robot see through a camera of its own."""
+    parts, _, _ = body.rpartition("</body>")
+    return f'{parts}<camera name="vision" {vision}/></body>'
 
 
 def body_names(objects: Sequence[ObjectClass], placements: Sequence[str]) -> list[str]:

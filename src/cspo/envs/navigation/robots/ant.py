@@ -67,6 +67,7 @@ ANT = Robot(
     body=_BODY,
     actuators="".join(map(_MOTOR.format, _JOINTS)),
     ahead=(1.0, 0.0, 0.0),
+    vision='pos="0 0.05 0.05" xyaxes="1 0 0 0 0 1"',  # sideways, as in Safety-Gymnasium
     floats=True,
     height=0.18,
     reach=0.8,

@@ -50,6 +50,7 @@ CAR = Robot(
     body=_BODY,
     actuators="".join(f'<motor jointinparent="{side}" {_MOTOR}/>' for side in ("left", "right")),
     ahead=(0.0, -1.0, 0.0),
+    vision='pos="0 0.1 0.2" xyaxes="-1 0 0 0 -0.4 1"',
     floats=True,
     has_cylinders=True,
     push_box=PushBox(size=0.125, density=0.0005, keepout=0.125),

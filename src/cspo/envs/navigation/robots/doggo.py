@@ -75,6 +75,7 @@ DOGGO = Robot(
     body=_BODY,
     actuators="".join(map(_MOTOR.format, _JOINTS)),
     ahead=(1.0, 0.0, 0.0),
+    vision='pos="0.0625 0 0.1" xyaxes="0 -0.5 0 0.2 0 0.5" fovy="100"',
     floats=True,
     height=0.22,
     reach=0.8,

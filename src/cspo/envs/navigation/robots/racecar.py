@@ -137,6 +137,7 @@ RACECAR = Robot(
     <velocity name="drive" joint="drive" kv="1" {_SERVO.format(-20, 20)}/>
     <position name="steering" joint="left_steering" kp="1" {_SERVO.format(-0.785, 0.785)}/>""",
     ahead=(1.0, 0.0, 0.0),
+    vision='pos="0.2 0 0.05" xyaxes="0 -1 0 0 0 1"',
     floats=True,
     height=0.05,
     reach=0.4,

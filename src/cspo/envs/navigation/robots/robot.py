@@ -94,6 +94,7 @@ class Exactness(NamedTuple):
 
 
 USUAL_BOX, USUAL_EXACTNESS = PushBox(), Exactness()
+AHEAD_AND_DOWN = 'pos="0 0 0.15" xyaxes="0 -1 0 0.4 0 1" fovy="90"'  # of what drives along x
 Uniform = Callable[[float, float, int], FloatArray]  # draws numbers between two bounds
 
 
@@ -119,6 +120,7 @@ class Robot:
     height: float = 0.1  # of its root where it starts
     reach: float = 0.32  # from its root to what it may touch within a step
     push_box: PushBox = USUAL_BOX
+    vision: str = AHEAD_AND_DOWN  # where its camera is, for pictures
     runge_kutta: bool = False  # integrate as `physics.rk4` explains, instead of by Euler's method
     sections: str = ""  # more of MuJoCo's XML: assets, exclusions of contacts, equalities
     finish: Callable[[Any], None] | None = None  # changes the compiled model
