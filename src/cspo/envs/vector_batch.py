@@ -122,7 +122,8 @@ class VectorBatchEnv:
         if isinstance(given, np.ndarray):
             return given
         space = self.vector.single_action_space
-        return concatenate(space, given, create_empty_array(space, self.num_envs))
+        empty: Any = create_empty_array(space, self.num_envs)
+        return concatenate(space, given, empty)
 
     def _step(self, given: Any) -> None:
         """Step all copies and fill in the result; `observation` is then what `step` returned."""
@@ -153,7 +154,7 @@ class VectorBatchEnv:
         if "final_obs" not in infos:
             raise WrongAnswer("gives no infos['final_obs'] in a step that ended an episode")
         last = list(rows)
-        for copy in np.flatnonzero(ended):
+        for copy in np.flatnonzero(ended).tolist():
             last[copy] = one_of(infos["final_obs"], copy)
             self._write(last[copy], self._result.final_observation[copy])
         if not np.isfinite(self._result.final_observation[ended]).all():
