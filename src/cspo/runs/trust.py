@@ -2,9 +2,10 @@
 
 A run folder may come from anybody, and its settings name code: a task or a network
 `module:factory`, a plugin. That is imported only if the user names it too, says `--trust`, or
-started the run: such a run has a token, and a mark in the user's state folder, which only who has the user's key can make, ties the
-token to the names, the options and the places of what it imports. A run may be moved, then; but not
-made to import something else, or the same name from somewhere else.
+started the run: such a run has a token, and a mark in the user's state folder, which only who has
+the user's key can make, ties the token to the names, the options and the places of what it imports.
+A run may be moved, then; but not made to import something else, or the same name from somewhere
+else.
 """
 
 from __future__ import annotations
