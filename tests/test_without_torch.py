@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_helpers import TESTS
+from run_helpers import PYTHONPATH, TESTS
 
 EXAMPLE = TESTS.parent / "examples" / "my_algorithm.py"
 TASK = "SafetyHopperVelocity-v1"
@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *map(str, words)]
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), PYTHONPATH])}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 

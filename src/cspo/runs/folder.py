@@ -119,7 +119,8 @@ class RunFolder:
         Args:
             path: The folder.
             changes: Settings that change from here on.
-            env: The environment, or its name, if the caller has one; `policy` the network.
+            env: The environment, or its name, if the caller has one.
+            policy: The same of its network.
             trusted: Whether the code that the folder names may be imported, whosever it is.
 
         Raises:
