@@ -37,7 +37,7 @@ class Trainer:
     def __init__(
         self, config: TrainConfig, *, env: Any = None, cost_fn: Any = None, policy: Any = None
     ) -> None:
-        self.config, self.epoch, self.given_network = setup.with_network(config, policy), 0, policy
+        self.config, self.epoch = setup.with_network(config, policy), 0
         self.env = setup.make_environment(config, env, cost_fn)
         self.facts = setup.environment_facts(self.env, cost_fn)
         self.cost_limit = setup.limits_for(config, self.env.cost_names)  # (K,)

@@ -120,7 +120,7 @@ class RunFolder:
             path: The folder.
             changes: Settings that change from here on.
             env: The environment, or its name, if the caller has one.
-            policy: What makes its networks, or its name, if the caller has one.
+            policy: The same of its network.
             trusted: Whether the code that the folder names may be imported, whosever it is.
 
         Raises:
@@ -145,19 +145,19 @@ class RunFolder:
         run._agreed["with_network"] = policy is None or policy == config.network
         return run
 
-    def restore(self, trainer: Trainer) -> None:
+    def restore(self, trainer: Trainer, policy: Any = None) -> None:
         """Put a trainer where the run stopped, and bring the files back to that epoch.
 
         Where the run stopped before its first checkpoint, the trainer stays at its beginning: being
         the same settings and the same seed, it becomes the run it would have been. Nothing is
-        written before a state has been found and loaded.
+        written before a state has been found and loaded. `policy` is the network the user gave.
         """
         folder, rows = self.path / "checkpoints", self._progress.complete_rows()
         with writes_to(f"run folder {self.shown}"):
             refuse_link(folder)
 
         def accept(state: dict[str, Any]) -> None:
-            check_state(state, self._before, trainer.given_network)
+            check_state(state, self._before, policy)
             try:
                 trainer.load_state_dict(state)
             except CspoError:

@@ -83,7 +83,7 @@ class Trainer(Loop):
             opened.callback(run.close)
             trainer = cls(run.config, env=env, cost_fn=cost_fn, policy=policy)
             opened.callback(trainer.close)
-            run.restore(trainer)
+            run.restore(trainer, policy)
             opened.pop_all()
         trainer.run = run
         return trainer
