@@ -16,7 +16,6 @@ from cspo.envs.replay import Field, Recording, Replay, Shapes
 # At the 99th percentile of the rows: where a contact is found a moment earlier or later, a row may
 # be off by more. A robot's `Exactness` says the rest.
 TOLERANCE = 1e-3
-REWARD_TOLERANCE = 1e-5  # likewise
 UNEQUAL_SHARE = 1e-3  # of the rows, for what is 0 or 1
 RESET_TOLERANCE = 1e-9
 
@@ -64,7 +63,7 @@ class NavigationReplay(Replay):
         def close(key: str, columns: slice = slice(None), optional: bool = False) -> Field:
             return Field(key, key, columns, TOLERANCE, optional, typical, largest=math.inf)
 
-        typical, observation, in_contact = self.env.task.robot.exactness
+        typical, observation, in_contact, reward = self.env.task.robot.exactness
 
         memory = self.env.game.memory
         counts = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "i"]
@@ -72,9 +71,7 @@ class NavigationReplay(Replay):
         flags = ["cost", *self.env.info_terms, "terminated", "truncated", *counts]
         return [
             Field("obs", "obs", tolerance=in_contact, typical=observation, largest=math.inf),
-            Field(
-                "reward", "reward", tolerance=REWARD_TOLERANCE, typical=typical, largest=math.inf
-            ),
+            Field("reward", "reward", tolerance=reward, typical=typical, largest=math.inf),
             close("qpos_after"),
             *([close("goal_pos_after", slice(2))] if self._goal else []),
             *(close(key, optional=True) for key in lengths),
