@@ -126,13 +126,13 @@ def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> Floa
     A simulator would go on with a NaN for the rest of the episode, and some steps later blame
     something else.
     """
-    taken = f"{name} takes actions of shape {shape}"
     try:
         array = np.asarray(actions, np.float64)
     except (TypeError, ValueError):
+        taken = f"{name} takes actions of shape {shape}"
         raise CspoError(f"{taken}, and these are not an array of numbers.") from None
     if array.shape != shape:
-        raise CspoError(f"{taken}, not {array.shape}.")
+        raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
     # One call, where looking at every value would be two: the product is not finite if one of
     # them is not, and may be too large otherwise.
     if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
