@@ -37,3 +37,17 @@ def test_stable_baselines3_trains_on_our_tasks() -> None:
     *parts, rest = done.stdout.split("trained on ")
     assert len(parts) == len(runs) and rest.startswith("cspo/SafetyDoggoRun0-v0")
     assert all("return" in part and "cost" in part for part in parts)
+
+
+def test_the_task_of_a_users_own_trains(tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys, cspo; train = cspo.train\n"
+        "cspo.train = lambda *names, **settings: train(\n"
+        "    *names, **(settings | dict(total_steps=400, steps_per_epoch=400, num_envs=2)))\n"
+        f"runpy.run_path({str(EXAMPLES / 'my_task.py')!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SafetyPointSlow-v0" in done.stdout and "finished" in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from task_names import SAMPLE
 
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.batch import check_actions
@@ -12,7 +13,7 @@ from cspo.envs.native import check_native, make_native, native_options
 from cspo.envs.tasks import task_row
 from cspo.errors import CspoError
 
-ROWS = native_tasks()
+ROWS = [row for row in native_tasks() if row.name in SAMPLE]
 NAMES = [row.name for row in ROWS]
 HOPPER, BUTTON, GOAL = "SafetyHopperVelocity-v1", "SafetyPointButton1-v0", "SafetyPointGoal1-v0"
 
@@ -36,7 +37,7 @@ def test_a_step_tells_its_terms_and_its_total_cost(name):
     np.testing.assert_array_equal(whole.reset(seed=4), split.reset(seed=4))
     for action in np.random.default_rng(0).uniform(-1, 1, (30, 3, whole.action_size)):
         one, several = whole.step(action), split.step(action)
-        assert one.cost.shape == (3, 1) and several.cost.shape == (3, len(terms) or 1)
+        assert one.cost.shape == (3, 1) and several.cost.shape == (3, max(1, len(terms)))
         np.testing.assert_array_equal(one.cost[:, 0], several.cost.any(axis=1))
         for env in (whole, split):
             np.testing.assert_array_equal(env.total_cost, one.cost[:, 0])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import mujoco
 import numpy as np
 import pytest
-from task_choice import NAVIGATION
+from task_names import DIAGONAL
 
 from cspo.envs import native_tasks
 from cspo.envs.native import make_native
@@ -152,7 +152,7 @@ def eye_of(scene: Scene, view: View) -> tuple[np.ndarray, np.ndarray]:
     return (left.pos + right.pos) / 2, (left.forward + right.forward) / 2
 
 
-@pytest.mark.parametrize("name", NAVIGATION)
+@pytest.mark.parametrize("name", DIAGONAL)
 def test_every_game_is_drawn_from_everywhere(name: str, renderer: Renderer) -> None:
     env = make_native(name, 1)
     env.reset(seed=5)

@@ -63,7 +63,7 @@ class NavigationReplay(Replay):
         def close(key: str, columns: slice = slice(None), optional: bool = False) -> Field:
             return Field(key, key, columns, TOLERANCE, optional, typical, largest=math.inf)
 
-        typical, observation, in_contact = self.env.task.robot.exactness
+        typical, observation, in_contact, reward = self.env.task.robot.exactness
 
         memory = self.env.game.memory
         counts = [f"{key}_after" for key, kept in memory.items() if kept.dtype.kind == "i"]
@@ -71,7 +71,8 @@ class NavigationReplay(Replay):
         flags = ["cost", *self.env.info_terms, "terminated", "truncated", *counts]
         return [
             Field("obs", "obs", tolerance=in_contact, typical=observation, largest=math.inf),
-            *(close(key) for key in ("reward", "qpos_after")),
+            Field("reward", "reward", tolerance=reward, typical=typical, largest=math.inf),
+            close("qpos_after"),
             *([close("goal_pos_after", slice(2))] if self._goal else []),
             *(close(key, optional=True) for key in lengths),
             *(Field(key, key, unequal_share=UNEQUAL_SHARE) for key in flags),

@@ -90,6 +90,7 @@ class Exactness(NamedTuple):
     observation: float = 1e-6  # likewise
     observation_in_contact: float = 1e-3
     """In 99 %: a contact may be found a moment earlier or later, and accelerations are large."""
+    reward: float = 1e-5  # in 99 %
 
 
 USUAL_BOX, USUAL_EXACTNESS = PushBox(), Exactness()
