@@ -41,7 +41,7 @@ The single-agent suite of Safety-Gymnasium: every robot plays every game, and si
 Gymnasium run with a speed limit. `cspo tasks` lists all {count}; `cspo tasks Racecar` or
 `cspo tasks push 2` lists those with that in their name.
 How close they are to the originals: [parity.md](parity.md). How to use them in other code:
-[gymnasium.md](gymnasium.md). How to write one: [my_task.py](../examples/my_task.py).
+[gymnasium.md](gymnasium.md). How to write one: [own-task.md](own-task.md).
 `python docs/make_pictures.py` writes this page.
 
 A step costs 0 or 1, an episode the sum of its steps; the benchmark allows 25. Terms of a cost can

@@ -44,7 +44,7 @@ class SafetySyncVectorEnv(SixVectorEnv):
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start N episodes; environment i is seeded with `seed + i`, or with `seed[i]`."""
         if seed is None:
-            seeds = [None] * self.num_envs
+            seeds: list[Any] = [None] * self.num_envs
         elif isinstance(seed, int | np.integer):
             seeds = [seed + i for i in range(self.num_envs)]
         else:
