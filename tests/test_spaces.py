@@ -393,7 +393,7 @@ def test_a_run_is_not_continued_with_other_choices(runs: dict[str, Path]) -> Non
     for env, words in ((bits, "has sizes"), (more, "other discrete actions")):
         batch = make_batch(env, 1)
         with pytest.raises(CspoError, match=words):
-            cspo.evaluate(runs["discrete"], 1, env=batch)
+            cspo.load(runs["discrete"]).check_sizes(batch)
 
 
 FORGED = {

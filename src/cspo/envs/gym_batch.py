@@ -30,9 +30,10 @@ from cspo.envs.gym_facts import (
     set_random_state_of,
     time_limit_of,
 )
+from cspo.envs.gym_step import named_costs, split_step
 from cspo.envs.layout import Misfit
 from cspo.envs.spaces import action_bounds, layouts_of
-from cspo.errors import CspoError, nearest, shown
+from cspo.errors import CspoError, shown
 from cspo.settings import check_memory
 
 COPY_BYTES = 1_000  # what an environment takes at least
@@ -109,6 +110,7 @@ class GymBatchEnv(BatchEnv):
         )
         self.observation_as_is = self.observation_layout.as_is
         self.action_choices = self.action_layout.choices
+        self._is_box, self._decode = self.observation_layout.box, self.action_layout.decode
         self.action_low, self.action_high = action_bounds(
             self.envs[0].action_space, self.action_layout
         )
@@ -200,7 +202,7 @@ class GymBatchEnv(BatchEnv):
 
     def _step_one(self, index: int, action: FloatArray) -> tuple[Any, Any, Any, Any, Any]:
         """Step one environment; return observation, reward, cost and the flags as they came."""
-        raw_action = self.action_layout.decode(action)
+        raw_action = self._decode(action)
         before = self._raw[index]
         answer = self.envs[index].step(raw_action)
         observation, reward, cost, terminated, truncated, info = split_step(answer)
@@ -226,7 +228,7 @@ class GymBatchEnv(BatchEnv):
 
     def _keep(self, index: int, observation: Any) -> None:
         """Store an observation flat, and as it came for the cost function."""
-        if not self.observation_layout.box:
+        if not self._is_box:
             try:
                 self.observation_layout.write(observation, self._result.observation[index])
             except Misfit as fault:
@@ -272,32 +274,3 @@ class GymBatchEnv(BatchEnv):
             call.copy = int(np.argwhere(~finite)[0][0])
             when = f"step {self._elapsed[call.copy]} of its episode"
             raise WrongAnswer(f"gave {what}, {when}: `cspo.check_env` may tell more")
-
-
-def split_step(answer: Any) -> tuple[Any, Any, Any, Any, Any, dict[str, Any]]:
-    """Return (observation, reward, cost or None, terminated, truncated, info) of an answer."""
-    values = len(answer) if isinstance(answer, tuple) else 0
-    if values not in (5, 6):
-        got = f"{values} values" if values else shown(answer)
-        raise WrongAnswer(
-            "must return (observation, reward, terminated, truncated, info), or six values with "
-            f"the cost third; it returned {got}"
-        )
-    info = answer[-1]
-    if not isinstance(info, dict):
-        raise WrongAnswer(f"must return a dict as info, not {shown(info)}")
-    if values == 6:
-        observation, reward, cost, terminated, truncated, _ = answer
-    else:
-        (observation, reward, terminated, truncated, _), cost = answer, info.get("cost")
-    return observation, reward, cost, terminated, truncated, info
-
-
-def named_costs(info: dict[str, Any], terms: Sequence[str]) -> list[Any]:
-    """Return `info["cost_TERM"]` of each term, or say which there are."""
-    for term in terms:
-        if f"cost_{term}" not in info:
-            there = [key.removeprefix("cost_") for key in map(str, info) if key.startswith("cost_")]
-            hint = nearest(term, there) if there else "no name in it starts with cost_"
-            raise WrongAnswer(f"gives no info['cost_{term}'] in a step: {hint}")
-    return [info[f"cost_{term}"] for term in terms]

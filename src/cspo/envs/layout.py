@@ -1,14 +1,7 @@
-"""Spaces as plain data: what JSON can hold of them, and what follows from it.
+"""Between the raw values of a described space and flat rows of numbers.
 
-A space is described by nested tables, which a checkpoint keeps: a policy then takes raw
-observations and returns raw actions without the environment, and without importing anything.
-
-    {"kind": "box", "shape": [84, 84, 3], "dtype": "uint8"}
-    {"kind": "discrete", "options": 4, "start": 0}
-    {"kind": "multi_discrete", "shape": [2], "dtype": "int64", "options": [3, 5], "start": [0, 0]}
-    {"kind": "multi_binary", "shape": [8]}
-    {"kind": "tuple", "parts": [...]}
-    {"kind": "dict", "parts": [["name", {...}], ...]}
+A policy takes raw observations and returns raw actions by these, without the environment, and
+without importing anything of it.
 
 Flat observations (D,) follow `gymnasium.spaces.utils.flatten`: parts in order, boxes and bits as
 they are, one column per option of anything discrete, of which one is 1. Flat actions (A,) have the
@@ -20,113 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cspo.envs.described import EXACT, MOST, Leaf, leaves_of, require
+
 FloatArray = NDArray[np.float64]
-DTYPES = frozenset(
-    f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
-) - {"float8"}
-DEEPEST = 8  # spaces within spaces: a checkpoint is not read if its tables are nested too deep
-MOST = 2**31  # columns
-EXACT = 2**53  # whole numbers up to this are exact in float64
 
 
 class Misfit(ValueError):
     """A value that does not fit a space; the text begins with what it is."""
-
-
-class Leaf(NamedTuple):
-    """A space that contains no others, and where it is in the raw value."""
-
-    path: tuple[str | int, ...]
-    kind: str
-    shape: tuple[int, ...]
-    dtype: str
-    options: tuple[int, ...]  # of each number, where it is discrete; bits have two
-    start: tuple[int, ...]  # the first option
-
-    @property
-    def size(self) -> int:
-        """How many numbers its raw value has."""
-        return prod(self.shape)
-
-    @property
-    def width(self) -> int:
-        """How many columns it has in a flat observation."""
-        return sum(self.options) if self.kind in ("discrete", "multi_discrete") else self.size
-
-
-def leaves_of(description: Any) -> tuple[Leaf, ...]:
-    """Return the leaves of a described space in order; nothing is allocated by its numbers.
-
-    Raises:
-        ValueError: If it is not a description of a space.
-    """
-    leaves = tuple(_walk(description, ()))
-    if not 0 < sum(leaf.width for leaf in leaves) < MOST:
-        raise ValueError("a space that has no columns, or too many")
-    return leaves
-
-
-def _walk(description: Any, path: tuple[str | int, ...]) -> Iterator[Leaf]:
-    _require(isinstance(description, dict), "a space that is no table")
-    _require(len(path) <= DEEPEST, f"spaces within spaces, more than {DEEPEST} deep")
-    kind = description.get("kind")
-    keys = {
-        "box": {"shape", "dtype"},
-        "discrete": {"options", "start"},
-        "multi_discrete": {"shape", "dtype", "options", "start"},
-        "multi_binary": {"shape"},
-        "tuple": {"parts"},
-        "dict": {"parts"},
-    }.get(kind if isinstance(kind, str) else "")
-    _require(keys is not None and description.keys() == {"kind", *keys}, "a space of no known kind")
-    if kind in ("tuple", "dict"):
-        parts = description["parts"]
-        _require(isinstance(parts, list) and len(parts) > 0, "a space without parts")
-        if kind == "dict":
-            pairs = [part for part in parts if isinstance(part, list) and len(part) == 2]
-            names = [name for name, _ in pairs if isinstance(name, str)]
-            _require(len(names) == len(parts) == len({*names}), "a space whose parts have no names")
-        for i, part in enumerate(parts):
-            name, inner = part if kind == "dict" else (i, part)
-            yield from _walk(inner, (*path, name))
-        return
-    yield _leaf(description, kind, path)
-
-
-def _leaf(description: dict[str, Any], kind: str, path: tuple[str | int, ...]) -> Leaf:
-    shape = tuple(_numbers(description["shape"], 1)) if "shape" in description else ()
-    _require(prod(shape) < MOST, "a space that is too large")
-    dtype = description.get("dtype", "int8" if kind == "multi_binary" else "int64")
-    _require(isinstance(dtype, str) and dtype in DTYPES, "a space of an unknown type of numbers")
-    options: tuple[int, ...] = ()
-    start: tuple[int, ...] = ()
-    if kind == "discrete":
-        options = tuple(_numbers([description["options"]], 1))
-        start = tuple(_numbers([description["start"]], -EXACT))
-    elif kind == "multi_discrete":
-        options = tuple(_numbers(description["options"], 1))
-        start = tuple(_numbers(description["start"], -EXACT))
-        _require(len(options) == len(start) == prod(shape), "a space with missing options")
-    return Leaf(path, kind, shape, dtype, options, start)
-
-
-def _numbers(values: Any, least: int) -> list[int]:
-    fine = isinstance(values, list) and all(
-        type(value) is int and least <= value < EXACT for value in values
-    )
-    _require(fine, "a space with numbers that are none, or out of range")
-    return list(values)
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)
 
 
 class ObservationLayout:
@@ -189,8 +87,13 @@ def _writer(leaf: Leaf, begin: int) -> Callable[[Any, FloatArray], None]:
         return write_numbers
     offsets = begin + np.cumsum([0, *leaf.options[:-1]])
     options, start = np.array(leaf.options), np.array(leaf.start)
+    first, count, single = leaf.start[0], leaf.options[0], leaf.kind == "discrete"
 
     def write_options(value: Any, row: FloatArray) -> None:
+        if single and type(value) in (int, np.int64) and 0 <= value - first < count:
+            row[begin:end] = 0.0
+            row[begin + value - first] = 1.0
+            return
         chosen = _flat(value, size, "iub", where).astype(np.int64) - start
         if ((chosen < 0) | (chosen >= options)).any():
             raise Misfit(f"an observation{where} of {value!r:.40}, which is no option there")
@@ -232,7 +135,7 @@ class ActionLayout:
         """Read a description; raises ValueError if it is none."""
         self.description, self.leaves = description, leaves_of(description)
         self.gaussians = sum(leaf.size for leaf in self.leaves if leaf.kind == "box")
-        _require(sum(leaf.size for leaf in self.leaves) < MOST, "a space that is too large")
+        require(sum(leaf.size for leaf in self.leaves) < MOST, "a space that is too large")
         self.size = self.gaussians + sum(_columns(leaf) for leaf in self.leaves if leaf.options)
         self.size += sum(leaf.size for leaf in self.leaves if leaf.kind == "multi_binary")
         self.nested = description["kind"] in ("tuple", "dict")
@@ -258,14 +161,17 @@ class ActionLayout:
                 choice = codecs[-1].end
         return codecs
 
-    def decode(self, row: FloatArray) -> Any:
+    @cached_property
+    def decode(self) -> Callable[[FloatArray], Any]:
         """Return the raw action of a row (A,); `encode` is its inverse.
 
         Numbers are converted to the type of their box, whole ones rounded, and not clipped
-        otherwise.
+        otherwise. A function that is made once: it is called for every environment and step.
         """
-        values = iter([codec.decode(row) for codec in self._codecs])
-        return _assemble(self.description, values)
+        decoders = [_decoder(codec, self.size) for codec in self._codecs]
+        if not self.nested:
+            return decoders[0]
+        return lambda row: _assemble(self.description, iter([one(row) for one in decoders]))
 
     def encode(self, action: Any) -> FloatArray:
         """Return the row (A,) of a raw action."""
@@ -287,33 +193,38 @@ class _Codec:
 
     def __init__(self, leaf: Leaf, begin: int) -> None:
         self.leaf, self.begin = leaf, begin
-        discrete = bool(leaf.options)
-        self.end = begin + (_columns(leaf) if discrete else leaf.size)
-        self._dtype = np.dtype(leaf.dtype)
-        self._open = np.array([k > 1 for k in leaf.options], dtype=bool)
-        self._start = np.array(leaf.start, dtype=np.int64)
-        self._limits: tuple[float, float] | None = None
-        if leaf.kind == "box" and self._dtype.kind in "iu":
-            info = np.iinfo(self._dtype)
-            self._limits = float(max(info.min, -EXACT)), float(min(info.max, EXACT))
-
-    def decode(self, row: FloatArray) -> Any:
-        leaf, part = self.leaf, row[self.begin : self.end]
-        if leaf.kind == "discrete":
-            return leaf.start[0] + (int(part[0]) if len(part) else 0)
-        if leaf.kind == "multi_discrete":
-            chosen = self._start.copy()
-            chosen[self._open] += part.astype(np.int64)
-            return chosen.astype(self._dtype).reshape(leaf.shape)
-        if self._limits is not None:
-            part = np.clip(np.rint(part), *self._limits)
-        return part.astype(self._dtype).reshape(leaf.shape)
+        self.end = begin + (_columns(leaf) if leaf.options else leaf.size)
+        self.open = np.array([k > 1 for k in leaf.options], dtype=bool)
+        self.start = np.array(leaf.start, dtype=np.int64)
 
     def encode(self, value: Any, row: FloatArray) -> None:
         flat = np.asarray(value).reshape(-1)
         if self.leaf.options:
-            flat = (flat.astype(np.int64) - self._start)[self._open]
+            flat = (flat.astype(np.int64) - self.start)[self.open]
         row[self.begin : self.end] = flat
+
+
+def _decoder(codec: _Codec, size: int) -> Callable[[FloatArray], Any]:
+    """Return what makes the raw value of one leaf from a whole row (A,)."""
+    leaf, begin, end = codec.leaf, codec.begin, codec.end
+    shape, dtype, first = leaf.shape, np.dtype(leaf.dtype), (leaf.start or (0,))[0]
+    if leaf.kind == "discrete":
+        return (lambda row: first + int(row[begin])) if end > begin else (lambda row: first)
+    if leaf.kind == "multi_discrete":
+
+        def decode_options(row: FloatArray) -> Any:
+            chosen = codec.start.copy()
+            chosen[codec.open] += row[begin:end].astype(np.int64)
+            return chosen.astype(dtype).reshape(shape)
+
+        return decode_options
+    if leaf.kind == "box" and dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        low, high = float(max(info.min, -EXACT)), float(min(info.max, EXACT))
+        return lambda row: np.clip(np.rint(row[begin:end]), low, high).astype(dtype).reshape(shape)
+    if shape == (size,):
+        return lambda row: row.astype(dtype)
+    return lambda row: row[begin:end].astype(dtype).reshape(shape)
 
 
 def _assemble(description: dict[str, Any], values: Iterator[Any]) -> Any:

@@ -19,7 +19,7 @@ class Unsupported(Exception):
 
 
 def describe(space: Any) -> dict[str, Any]:
-    """Return a space as plain data, see `cspo.envs.layout`; raises `Unsupported`."""
+    """Return a space as plain data, see `cspo.envs.described`; raises `Unsupported`."""
     if isinstance(space, spaces.Box):
         _demand_numbers(space)
         return {"kind": "box", "shape": _ints(space.shape), "dtype": str(space.dtype)}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cspo.envs.foreign import ForeignCall, WrongAnswer, number, numbers, truth
-from cspo.envs.gym_batch import split_step
 from cspo.envs.gym_facts import random_state_of, set_random_state_of, time_limit_of
+from cspo.envs.gym_step import split_step
 from cspo.envs.layout import FloatArray, Misfit
 from cspo.envs.spaces import action_bounds, layouts_of, space_problem
 from cspo.envs.trial_values import TrialOver, ValueChecks

@@ -9,8 +9,8 @@ import numpy as np
 
 from cspo.envs.examination import Examination
 from cspo.envs.foreign import ForeignCall, WrongAnswer, number, numbers, truth
-from cspo.envs.gym_batch import named_costs
 from cspo.envs.gym_facts import names_of_costs, numbered_costs
+from cspo.envs.gym_step import named_costs
 from cspo.envs.layout import Misfit, ObservationLayout
 from cspo.errors import shown
 
