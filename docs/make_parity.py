@@ -60,7 +60,7 @@ def errors(field: FieldReport, *quantiles: str) -> str:
 
 def short(value: float | None) -> str:
     """Return a number in as few characters as possible."""
-    return "0" if not value else re.sub("e-0?", "e-", f"{value:.0e}")
+    return "0" if not value else re.sub("e([-+])0", r"e\1", f"{value:.0e}")
 
 
 if __name__ == "__main__":

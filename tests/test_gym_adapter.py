@@ -78,9 +78,9 @@ def test_gymnasiums_own_checker_passes(name):
         env = gymnasium.make(f"cspo/{name}", **drawing)
         gymnasium_check_env(env.unwrapped, skip_render_check=not drawing)
         env.close()
-    # As in Safety-Gymnasium observations are unbounded, there are older versions of some tasks, and
-    # the Racecar's actions are in its own units; the checker always remarks on that.
-    usual = ("infinity. This is probably too", "is out of date", "symmetric and normalized space")
+    # As in Safety-Gymnasium observations are unbounded, actions of the Racecar are not within one,
+    # and there are older versions of some tasks; the checker always remarks on that.
+    usual = ("infinity. This is probably too", "symmetric and normalized", "is out of date")
     told = [str(one.message) for one in caught]
     assert [words for words in told if not any(part in words for part in usual)] == []
 

@@ -87,13 +87,13 @@ def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> Floa
     A simulator would go on with a NaN for the rest of the episode, and some steps later blame
     something else.
     """
-    taken = f"{name} takes actions of shape {shape}"
     try:
         array = np.asarray(actions, np.float64)
     except (TypeError, ValueError):
+        taken = f"{name} takes actions of shape {shape}"
         raise CspoError(f"{taken}, and these are not an array of numbers.") from None
     if array.shape != shape:
-        raise CspoError(f"{taken}, not {array.shape}.")
+        raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
     if not np.isfinite(array).all():
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
         given = "an action that is not finite (NaN or infinity)"

@@ -18,7 +18,7 @@ RING_HEIGHT, RING_SPACING = 0.35, 0.08  # of the lowest ring above the robot, an
 RING_RADIUS = 0.15
 LIGHT_RADIUS = 0.025
 UNLIT = 0.1  # opacity of a light that reads 0
-TOP = View((0.0, 0.0, 0.0), distance=4.6, azimuth=90.0, elevation=-90.0)
+ABOVE = 4.6 / 1.5  # metres of the camera above a square whose half side is one
 
 
 class Portrait:
@@ -50,7 +50,14 @@ class Portrait:
         look_at = (position[0] + 0.3 * x, position[1] + 0.3 * y, 0.1)
         track = View(look_at, 2.2, math.degrees(math.atan2(y, x)), -35.0)
         marks = self._rings(position, rotation, readings)
-        return Scene(model, data, {"track": track, "top": TOP}, marks)
+        return Scene(model, data, {"track": track, "top": self._top(position)}, marks)
+
+    def _top(self, position: FloatArray) -> View:
+        """Return the view from above: of the square, or of a robot that starts outside of it."""
+        game = self._task.game
+        outside = game.robot_area is not None and max(map(abs, game.robot_area)) > game.extent
+        middle = (position[0], position[1], 0.0) if outside else (0.0, 0.0, 0.0)
+        return View(middle, ABOVE * game.extent, azimuth=90.0, elevation=-90.0)
 
     def _rings(
         self, position: FloatArray, rotation: FloatArray, readings: FloatArray

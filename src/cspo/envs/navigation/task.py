@@ -20,6 +20,7 @@ from cspo.envs.navigation.lidar import read_lidars
 from cspo.envs.navigation.parts import LIDAR_BINS
 from cspo.envs.navigation.robots.sensing import plan_of, show_sensors
 from cspo.envs.navigation.scene import Portrait
+from cspo.envs.navigation.settle import TOTAL, settle
 from cspo.envs.navigation.world import World
 from cspo.envs.physics.simulated import SimulatedEnv
 from cspo.envs.physics.step import Physics, Stepper
@@ -57,8 +58,9 @@ class NavigationEnv(SimulatedEnv):
         self.total_cost = np.zeros(n)
         self.info_terms = {f"cost_{term}": values for term, values in self.game.costs.items()}
         self.info_terms["goal_met"] = np.zeros(n)
-        costs = {**self.game.costs, self.cost_name: self.total_cost}
-        self._columns = [costs[name] for name in self.cost_names]  # K times (N,)
+        terms = {name: number for number, name in enumerate(self.game.costs)}
+        # (K,) which terms of the cost are given
+        self._asked = np.array([terms.get(name, TOTAL) for name in self.cost_names], np.int64)
         self._portrait: Portrait | None = None  # made when somebody looks
         self._steps = 0  # since this object was made
         self._plan = plan_of(robot.sensors)
@@ -75,14 +77,12 @@ class NavigationEnv(SimulatedEnv):
         self.world.step(np.clip(controls, self.action_low, self.action_high), self.elapsed)
         self._steps += 1
         reached = self.game.judge(result.reward)
-        self.info_terms["goal_met"][:] = reached
-        self.game.all_costs.max(axis=0, initial=0.0, out=self.total_cost)
-        np.stack(self._columns, axis=1, out=result.cost)
-        np.less_equal(
-            self.world.robot_poses[:, 2], self.task.robot.dies_below, out=result.terminated
-        )
-        for i in np.flatnonzero(reached).tolist():
-            result.terminated[i] |= not self.game.new_goal(i, self._stream(i))
+        told = self.info_terms["goal_met"], result.terminated, self.total_cost, result.cost
+        costs = self.game.all_costs, self._asked
+        height = self.world.robot_positions[:, 2], self.task.robot.dies_below
+        if settle(*told, reached, *costs, *height):
+            for i in np.flatnonzero(reached).tolist():
+                result.terminated[i] |= not self.game.new_goal(i, self._stream(i))
         return self._end_step()
 
     def scene(self, index: int = 0) -> Scene:

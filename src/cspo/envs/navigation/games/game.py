@@ -32,6 +32,7 @@ class Game(ABC):
     Attributes:
         all_costs: (terms, N) the terms of the cost of the last step, 0 or 1.
         costs: The same by name, (N,) each.
+        nowhere: (N,) all False: what `judge` returns where no goal is ever met.
         memory: What a game remembers from one step to the next, (N,) each, by the names that
             recordings give it.
     """
@@ -54,6 +55,7 @@ class Game(ABC):
         self.all_costs: FloatArray = np.zeros((len(self.cost_terms), world.num_envs))
         self.costs = dict(zip(self.cost_terms, self.all_costs, strict=True))
         self.memory: dict[str, NDArray[Any]] = {}
+        self.nowhere: BoolArray = np.zeros(world.num_envs, np.bool_)
 
     @classmethod
     def objects_for(cls, robot: Robot) -> Objects:

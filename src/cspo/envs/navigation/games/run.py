@@ -46,7 +46,7 @@ class Run0(Game):
         np.subtract(potential, self.potential, out=reward)
         self.potential[:] = potential
         self.costs["out_of_boundary"][:] = np.abs(self.world.robot_places[:, 0]) > LINE
-        return np.zeros(len(reward), np.bool_)
+        return self.nowhere
 
     def begin(self, index: int, stream: Stream) -> bool:
         """Measure from where the robot starts."""
