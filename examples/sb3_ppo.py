@@ -1,7 +1,7 @@
 """Train PPO of Stable-Baselines3 on a task of this package, through Gymnasium's interface.
 
     pip install -c constraints.txt -e '.[examples]'
-    python examples/sb3_ppo.py --task cspo/SafetyPointGoal1-v0 --steps 200000
+    python examples/sb3_ppo.py SafetyPointGoal1-v0 --steps 200000
 
 Every step tells its cost in `info["cost"]`. PPO does not look at it: the return rises, and so does
 the cost. Compare with `cspo train SafetyPointGoal1-v0 --cost-limit 25`, which keeps the cost down.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 
+import gymnasium
 import numpy as np
 import torch
 from stable_baselines3 import PPO
@@ -40,9 +41,8 @@ class EpisodeCosts(BaseCallback):
 def main() -> None:
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description="PPO of Stable-Baselines3 on a task of cspo")
-    parser.add_argument(
-        "--task", default="cspo/SafetyPointGoal1-v0", help="a Gymnasium id; `cspo tasks` lists ours"
-    )
+    parser.add_argument("id", nargs="?", help="one of `cspo tasks`, or any Gymnasium id")
+    parser.add_argument("--task", default="SafetyPointGoal1-v0", help="the same")
     parser.add_argument("--steps", type=int, default=200_000, help="environment steps")
     parser.add_argument("--num-envs", type=int, default=4, help="copies of the environment")
     parser.add_argument(
@@ -52,7 +52,9 @@ def main() -> None:
     arguments = parser.parse_args()
 
     torch.set_num_threads(1)  # networks this small are slower on several
-    environments = make_vec_env(arguments.task, arguments.num_envs, seed=arguments.seed)
+    name = arguments.id or arguments.task
+    name = f"cspo/{name}" if f"cspo/{name}" in gymnasium.registry else name
+    environments = make_vec_env(name, arguments.num_envs, seed=arguments.seed)
     model = PPO(
         "MlpPolicy", environments, n_steps=arguments.rollout, seed=arguments.seed, device="cpu"
     )

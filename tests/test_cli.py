@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from run_helpers import SMALL, TASK, as_flags, start
 import cspo
 from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.cli import COMMANDS, main
+from cspo.commands import lists
 from cspo.commands.train import read_arguments
+from cspo.envs import native_tasks
 from cspo.settings import explanations
 
 HEAVY = ("torch", "mujoco", "numba", "matplotlib", "scipy")
@@ -223,6 +226,35 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert main(["algos"]) == 0
     assert "ppo-lag" in capsys.readouterr().out
+
+
+def test_tasks_are_found_by_parts_of_their_name(capsys: pytest.CaptureFixture[str]) -> None:
+    def listed(*words: str) -> list[str]:
+        assert main(["tasks", *words, "--json"]) == 0
+        return [row["name"] for row in json.loads(capsys.readouterr().out)]
+
+    assert len(listed()) == 65 + 12 and len(listed("racecar")) == 13
+    assert listed("PUSH", "2") == [
+        f"Safety{robot}Push2-v0" for robot in ("Point", "Car", "Racecar", "Ant", "Doggo")
+    ]
+    assert listed("velocity", "v1", "hop") == ["SafetyHopperVelocity-v1"]
+    assert main(["tasks", "doggo", "run"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:5] == ["task", "obs", "act", "steps", "limit"]
+    assert row.split()[:6] == ["SafetyDoggoRun0-v0", "56", "12", "500", "25", "out_of_boundary"]
+    assert main(["tasks", "racecr", "pussh"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "no task has 'racecr' and 'pussh' in its name" in said
+    assert "nearest are SafetyRacecarPush0-v0" in said
+
+
+def test_rows_of_tasks_do_not_wrap_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = os.terminal_size((60, 24))
+    monkeypatch.setattr("sys.stdout", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: narrow)
+    lines = lists._task_table(native_tasks()).splitlines()
+    # A head, and a line between the robots and the two versions of the velocity tasks.
+    assert len(lines) == 1 + 65 + 12 + 6 and max(map(len, lines)) == 60
 
 
 def test_eval_and_plot(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,3 +91,14 @@ def test_the_code_of_the_gymnasium_page_runs() -> None:
     assert len(blocks) == 3
     for code in blocks:
         exec(compile(code, "docs/gymnasium.md", "exec"), {})
+
+
+def test_the_page_of_the_tasks_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("PIL", reason="pip install 'cspo[video]' brings Pillow")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    tasks = __import__("make_pictures")
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    assert page == tasks.page(), "run python docs/make_pictures.py"
+    shown = {ROOT / "docs" / name for name in re.findall(r"pictures/Safety[^)]*\.png", page)}
+    assert shown == set((ROOT / "docs" / "pictures").glob("Safety*.png")) and len(shown) == 31
+    assert sum(path.stat().st_size for path in shown) < 1_500_000

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from task_names import SAMPLE
 
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.check import check_env
@@ -26,7 +27,7 @@ from cspo.errors import CspoError, EnvironmentFault
 from cspo.policy.scaling import ActionScaling
 
 NAMES = list(TASKS)
-ALL_NAMES = [row.name for row in native_tasks()]
+ALL_NAMES = SAMPLE
 
 
 class Toy(gymnasium.Env):
@@ -70,7 +71,7 @@ def make_toy() -> Toy:
 # Our tasks as Gymnasium environments
 
 
-@pytest.mark.parametrize("name", ALL_NAMES)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_gymnasiums_own_checker_passes(name):
     drawing = {"render_mode": "rgb_array", "width": 32, "height": 32} if find_backend().name else {}
     with warnings.catch_warnings(record=True) as caught:
@@ -78,12 +79,11 @@ def test_gymnasiums_own_checker_passes(name):
         env = gymnasium.make(f"cspo/{name}", **drawing)
         gymnasium_check_env(env.unwrapped, skip_render_check=not drawing)
         env.close()
-    # As in Safety-Gymnasium observations are unbounded, and the checker always remarks on that.
-    assert [
-        str(one.message)
-        for one in caught
-        if "infinity. This is probably too" not in str(one.message)
-    ] == []
+    # As in Safety-Gymnasium observations are unbounded, actions of the Racecar are not within one,
+    # and there are older versions of some tasks; the checker always remarks on that.
+    usual = ("infinity. This is probably too", "symmetric and normalized", "is out of date")
+    told = [str(one.message) for one in caught]
+    assert [words for words in told if not any(part in words for part in usual)] == []
 
 
 def test_gymnasium_finds_the_tasks_without_an_import_of_ours():
@@ -111,8 +111,9 @@ def test_a_single_environment_equals_the_native_batch(name):
     env.close()
 
 
-def test_the_registered_time_limit_is_1000():
+def test_the_registered_time_limit_is_that_of_the_task():
     assert gymnasium.spec("cspo/SafetySwimmerVelocity-v1").max_episode_steps == 1000
+    assert gymnasium.spec("cspo/SafetyAntCircle2-v0").max_episode_steps == 500
     env = gymnasium.make("cspo/SafetySwimmerVelocity-v1", max_episode_steps=3)
     env.reset(seed=0)
     assert [env.step(np.zeros(2, np.float32))[3] for _ in range(3)] == [False, False, True]
@@ -475,7 +476,7 @@ def test_importing_the_package_and_its_task_table_loads_no_simulator():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert [row.name for row in native_tasks() if row.family == "velocity"] == NAMES
-    assert [row.family for row in native_tasks()] == 5 * ["velocity"] + 4 * ["navigation"]
+    assert [row.family for row in native_tasks()] == 12 * ["velocity"] + 65 * ["navigation"]
     assert all(row.cost_limit == 25.0 for row in native_tasks())
 
 
@@ -491,7 +492,7 @@ def test_a_function_that_takes_num_envs_makes_all_copies_at_once():
     env.close()
     with pytest.raises(CspoError, match="has no option 'limit'"):
         make_batch(make, 3, env_options={"limit": 5})
-    with pytest.raises(CspoError, match="as a BatchEnv; this one returned Toy"):
+    with pytest.raises(CspoError, match="as a BatchEnv or VectorEnv; this one returned Toy"):
         make_batch(lambda num_envs: Toy(), 2)
     assert check_env(make) == []
 

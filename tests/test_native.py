@@ -5,6 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from task_names import SAMPLE
 
 from cspo.envs import make_batch, native_tasks
 from cspo.envs.batch import check_actions
@@ -12,7 +13,7 @@ from cspo.envs.native import check_native, make_native, native_options
 from cspo.envs.tasks import task_row
 from cspo.errors import CspoError
 
-ROWS = native_tasks()
+ROWS = [row for row in native_tasks() if row.name in SAMPLE]
 NAMES = [row.name for row in ROWS]
 HOPPER, BUTTON, GOAL = "SafetyHopperVelocity-v1", "SafetyPointButton1-v0", "SafetyPointGoal1-v0"
 
@@ -20,7 +21,7 @@ HOPPER, BUTTON, GOAL = "SafetyHopperVelocity-v1", "SafetyPointButton1-v0", "Safe
 @pytest.mark.parametrize("row", ROWS, ids=NAMES)
 def test_the_table_tells_the_truth(row):
     env = make_native(row.name, 2)
-    assert (env.name, env.num_envs, env.time_limit) == (row.name, 2, 1000)
+    assert (env.name, env.num_envs, env.time_limit) == (row.name, 2, row.time_limit)
     assert (env.observation_size, env.action_size) == (row.observation_size, row.action_size)
     assert len(env.cost_names) == 1 and env.reset(seed=0).shape == (2, row.observation_size)
     env.step(np.zeros((2, row.action_size)))
@@ -32,11 +33,11 @@ def test_the_table_tells_the_truth(row):
 def test_a_step_tells_its_terms_and_its_total_cost(name):
     terms = task_row(name).cost_terms
     whole, split = make_native(name, 3), make_native(name, 3, cost_terms=terms)
-    assert split.cost_names == terms
+    assert split.cost_names == (terms or ("cost",))
     np.testing.assert_array_equal(whole.reset(seed=4), split.reset(seed=4))
     for action in np.random.default_rng(0).uniform(-1, 1, (30, 3, whole.action_size)):
         one, several = whole.step(action), split.step(action)
-        assert one.cost.shape == (3, 1) and several.cost.shape == (3, len(terms))
+        assert one.cost.shape == (3, 1) and several.cost.shape == (3, len(terms) or 1)
         np.testing.assert_array_equal(one.cost[:, 0], several.cost.any(axis=1))
         for env in (whole, split):
             np.testing.assert_array_equal(env.total_cost, one.cost[:, 0])

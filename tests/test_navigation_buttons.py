@@ -94,13 +94,13 @@ def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading:
     for may_rest in (True, False):
         env = made(name)
         arrange(env, heading=heading, vases=[(0.9, 0.02)])
-        assert env.world.vases is not None
+        assert env.world.resting is not None
         if not may_rest:
-            env.world.vases.update = lambda *facts: None  # type: ignore[method-assign]
+            env.world.resting.update = lambda *facts: None  # type: ignore[method-assign]
         path, rested, touched = [], [], []
         for _ in range(80):
             env.step([[1.0, 0.0 if name == POINT_GOAL else 1.0]])
-            rested.append(bool(env.world.vases.resting[0]))
+            rested.append(bool(env.world.resting.resting[0, 0]))
             touched.append("vase0" in touched_by_robot(env))
             path.append(np.concatenate([robot_of(env)[0], env.physics.data[0].body("vase0").xpos]))
         first = touched.index(True)
@@ -110,7 +110,7 @@ def test_a_vase_left_alone_rests_and_is_hit_as_if_it_had_not(name: str, heading:
         np.testing.assert_allclose(before, [0.9, 0.02, 0.1], rtol=0, atol=1e-4)
         assert paths[-1][-1, 3] > 1.0, "pushed"
         env.reset(seed=5)
-        assert not env.world.vases.resting[0]
+        assert not env.world.resting.resting[0, 0]
     np.testing.assert_allclose(paths[0], paths[1], rtol=0, atol=1e-6)
 
 

@@ -24,7 +24,7 @@ from navigation_helpers import (
     world,
 )
 
-from cspo.envs.navigation.layout import Stream
+from cspo.envs.navigation.layout import Rooms, Stream
 from cspo.envs.navigation.task import NavigationEnv
 from cspo.errors import CspoError
 
@@ -36,7 +36,7 @@ RESETS = Path(__file__).parents[2] / "shared" / "reference" / "traces" / "resets
 def test_everything_keeps_its_distance_in_ten_thousand_layouts(name: str) -> None:
     rooms = np.array(keepouts(name))
     stream = Stream(1)
-    layouts = [stream.draw_layout(rooms) for _ in range(10_000)]
+    layouts = [stream.draw_layout(Rooms.square(1.5, rooms)) for _ in range(10_000)]
     places, rotations = (np.array(one) for one in zip(*layouts, strict=True))
     assert (np.abs(places) <= 1.5 - rooms[:, None]).all()
     gaps = np.linalg.norm(places[:, :, None] - places[:, None], axis=-1) - (rooms[:, None] + rooms)
@@ -54,7 +54,7 @@ def test_layouts_are_bit_for_bit_those_of_numpys_own_draws(name: str) -> None:
         random, stream = np.random.RandomState(seed), Stream(seed)
         for _ in range(2):
             places, rotations = world(random, name)
-            ours = stream.draw_layout(np.array(keepouts(name)))
+            ours = stream.draw_layout(Rooms.square(1.5, np.array(keepouts(name))))
             np.testing.assert_array_equal(ours.places, places)
             np.testing.assert_array_equal(ours.rotations, rotations)
 
@@ -172,11 +172,11 @@ def test_a_button_pressed_again_and_again_is_drawn_as_numpy_draws() -> None:
 
 def no_room_for_a_goal(monkeypatch: pytest.MonkeyPatch, env: NavigationEnv) -> None:
     """Make the robot so broad that no goal is clear of it, until the next reset."""
-    kept, reset = env.world.keepouts.copy(), env._reset_one
-    env.world.keepouts[0] = 10.0
+    kept, reset = env.world.rooms.keepouts.copy(), env._reset_one
+    env.world.rooms.keepouts[0] = 10.0
 
     def reset_with_room(index: int) -> None:
-        env.world.keepouts[:] = kept
+        env.world.rooms.keepouts[:] = kept
         reset(index)
 
     monkeypatch.setattr(env, "_reset_one", reset_with_room)
@@ -226,11 +226,11 @@ def test_an_episode_ends_where_no_place_for_the_next_goal_is_found(
 
 def test_objects_that_cannot_fit_are_refused_in_words() -> None:
     with pytest.raises(CspoError, match="do not fit into its square"):
-        Stream(0).draw_layout(np.array([0.4, 1.2, 1.2]))
+        Stream(0).draw_layout(Rooms.square(1.5, np.array([0.4, 1.2, 1.2])))
 
 
 def test_a_stream_continues_from_its_saved_state() -> None:
-    stream, rooms = Stream(8), np.array(keepouts(POINT_BUTTON))
+    stream, rooms = Stream(8), Rooms.square(1.5, np.array(keepouts(POINT_BUTTON)))
     stream.draw_layout(rooms)
     stream.catch_up(700)  # beyond the 624 numbers the generator makes at a time
     other = Stream()

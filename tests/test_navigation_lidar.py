@@ -22,7 +22,8 @@ from navigation_helpers import (
 )
 from scipy.spatial.transform import Rotation
 
-from cspo.envs.navigation.lidar import read_lidars, rotation_matrices
+from cspo.envs.navigation.lidar import read_lidars
+from cspo.envs.navigation.robots.sensing import rotation_matrices
 from cspo.envs.navigation.task import NavigationEnv
 
 BIN = np.deg2rad(22.5)
@@ -44,7 +45,7 @@ def read(
     matrix = np.eye(3).reshape(9) if matrix is None else np.asarray(matrix, float).reshape(-1, 9)
     matrix = np.ascontiguousarray(np.broadcast_to(matrix, (count, 9)))
     columns = np.zeros(objects, np.int64) if columns is None else np.asarray(columns)
-    read_lidars(readings, columns, places, position, matrix)
+    read_lidars(readings, columns, 3.0, places, position, matrix)
     return readings
 
 

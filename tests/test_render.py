@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
+import mujoco
 import numpy as np
 import pytest
+from task_names import DIAGONAL
 
 from cspo.envs import native_tasks
 from cspo.envs.native import make_native
+from cspo.envs.navigation.robots import ROBOTS
+from cspo.envs.navigation.robots.ant import ANT
+from cspo.envs.navigation.robots.robot import Robot
 from cspo.envs.tools.opengl import Backend, find_backend
-from cspo.envs.tools.render import Drawable, Mark, Renderer, Scene, View
+from cspo.envs.tools.render import Drawable, Mark, Renderer, Scene, View, _camera
 from cspo.envs.velocity.facts import TASKS
 from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
@@ -54,7 +60,7 @@ def test_every_velocity_task_is_drawn_and_moves(name: str, renderer: Renderer) -
     assert robot_pixels(before) > 15
     np.testing.assert_array_equal(before, renderer.draw(env.scene(0)))
     top = renderer.draw(env.scene(0), "top")
-    assert robot_pixels(top) > 5
+    assert robot_pixels(top) > 3
     assert changed(before, top) > 0.3
     for _ in range(10):
         env.step(np.full((2, env.action_size), 0.5))
@@ -91,7 +97,7 @@ def test_the_picture_has_the_pose_of_the_physics() -> None:
         scene, data = env.scene(0), env.physics.data[0]
         np.testing.assert_allclose(scene.data.xpos, data.xpos, atol=1e-9)
         assert scene.data is not data and scene.model is not env.model
-        assert set(scene.cameras) == {"track", "top"}
+        assert set(scene.cameras) == {"follow", "top", "track", "fixednear", "fixedfar"}
         env.close()
 
 
@@ -102,8 +108,59 @@ def test_the_camera_follows_and_the_floor_has_no_end(renderer: Renderer) -> None
     qpos, qvel, _ = env.get_state(0)
     qpos[0] += 400.0  # whole tiles of the floor
     env.set_state(0, qpos, qvel)
-    assert env.scene(0).cameras["track"].look_at[0] > 399.0
+    assert env.scene(0).cameras["follow"].look_at[0] > 399.0
     assert changed(near, renderer.draw(env.scene(0))) < 0.02
+    env.close()
+
+
+@pytest.mark.parametrize("robot", ROBOTS, ids=lambda robot: robot.name)
+def test_navigation_is_seen_from_safety_gymnasiums_viewpoints(robot: Robot) -> None:
+    """Where its cameras are, by its own words: places, and axes to the right and up."""
+    env = make_native(f"Safety{robot.name}Goal1-v0", 1)
+    env.reset(seed=3)
+    for _ in range(3):
+        env.step(env.action_high[None])
+    scene, place = env.scene(0), env.world.robot_positions[0]  # type: ignore[attr-defined]
+    assert set(scene.cameras) == {"follow", "top", "track", "fixednear", "fixedfar", "vision"}
+    expected = {
+        "fixednear": ((0.0, -2.0, 2.0), (0.0, 1.0, -1.0)),
+        "fixedfar": ((0.0, -5.0, 5.0), (0.0, 1.0, -1.0)),
+        "track": (place + np.array([0.0, 2.0, 2.0]), (0.0, -1.0, -1.0)),
+    }
+    for name, (where, direction) in expected.items():
+        eye, ahead = eye_of(scene, scene.cameras[name])
+        np.testing.assert_allclose(eye, where, atol=1e-5)
+        np.testing.assert_allclose(ahead, np.array(direction) / math.sqrt(2.0), atol=1e-5)
+    eye, ahead = eye_of(scene, scene.cameras["vision"])
+    assert 0.0 < np.linalg.norm(eye - place) < 0.25
+    forward = scene.data.xmat[1].reshape(3, 3) @ robot.ahead
+    if robot is ANT:  # its camera looks to the left
+        assert ahead @ forward == pytest.approx(0.0, abs=1e-6)
+    else:
+        assert ahead @ forward > 0.9
+    env.close()
+
+
+def eye_of(scene: Scene, view: View) -> tuple[np.ndarray, np.ndarray]:
+    """Return where a camera is, and where it looks to, as MuJoCo finds them for a picture."""
+    drawn = mujoco.MjvScene(scene.model, maxgeom=1000)
+    camera, everything = _camera(scene.model, view), mujoco.mjtCatBit.mjCAT_ALL
+    mujoco.mjv_updateScene(
+        scene.model, scene.data, mujoco.MjvOption(), None, camera, everything, drawn
+    )
+    left, right = drawn.camera  # of a pair of eyes
+    return (left.pos + right.pos) / 2, (left.forward + right.forward) / 2
+
+
+@pytest.mark.parametrize("name", DIAGONAL)
+def test_every_game_is_drawn_from_everywhere(name: str, renderer: Renderer) -> None:
+    env = make_native(name, 1)
+    env.reset(seed=5)
+    scene = env.scene(0)
+    pictures = [renderer.draw(scene, camera) for camera in scene.cameras]
+    for number, picture in enumerate(pictures):
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 20 and picture.std() > 3
+        assert all(changed(picture, other) > 0.05 for other in pictures[:number])
     env.close()
 
 

@@ -26,6 +26,7 @@ from cspo.config import read_toml, to_dict
 from cspo.errors import CspoError
 from cspo.lab.study.worker import work
 from cspo.runs import trust
+from cspo.runs.folder import load_config
 
 EVIL = """
 import pathlib
@@ -81,6 +82,16 @@ PLUGINS = {
     "module": "evil",
     "submodule": "package.inner",
     "python's own": "antigravity",
+}
+NETWORKS = {
+    "module": "evil:make",
+    "submodule": "package.inner:make",
+    "os": "os:system",
+    "builtins": "builtins:exec",
+    "importlib": "importlib:import_module",
+    "our own loader": "cspo.plugins:load_plugin",
+    "torch": "torch:load",
+    "re-exported": "evil:helpful",
 }
 # What is refused whoever asks for it: it does not look like a factory.
 NEVER = [
@@ -190,6 +201,44 @@ def test_a_hostile_plugin_is_not_loaded(
     assert plugin in error and (STANDARD in error or f'--plugin "{plugin}" or --trust' in error)
     assert to_dict(cspo.load(run).config)["algorithm"] == {"lambda": 1}
     assert not (tmp_path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_hostile_network_is_not_imported(
+    name: str, harmless: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = NETWORKS[name]
+    run = forge(harmless, tmp_path, network=network)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for words in (["eval", run], ["train", "--resume", run, "--total-steps", "1600"]):
+        error = refused(capsys, tmp_path, *words)
+        assert STANDARD in error or (
+            ASKED in error and f'--network "{network}" or --trust' in error
+        )
+    film = tmp_path / "a.gif"
+    for call in (cspo.load, cspo.evaluate, cspo.resume, lambda run: cspo.record(run, film)):
+        with pytest.raises(CspoError):
+            call(run)
+    with pytest.raises(CspoError):
+        cspo.Trainer(load_config(run))  # settings of a folder stay settings of a folder
+    assert not (tmp_path / "PWNED").exists()
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("name", ["os", "builtins", "importlib", "our own loader", "torch"])
+def test_what_is_no_network_is_refused_whoever_names_it(
+    name: str, harmless: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = NETWORKS[name]
+    run = forge(harmless, tmp_path, network=network)
+    for words in (
+        ["eval", run, "--trust"],
+        ["eval", run, "--network", network],
+        ["train", "--resume", run, "--total-steps", "1600", "--trust"],
+        ["train", TASK, "--network", network, "--run-dir", tmp_path / "new", *FAST],
+    ):
+        error = refused(capsys, tmp_path, *words)
+        assert STANDARD in error or "is no factory of networks" in error
 
 
 def test_a_known_algorithm_goes_on_without_a_hostile_plugin(harmless: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The five velocity tasks: formulas, draws, episodes, and equal bits however stepped."""
+"""The velocity tasks: formulas, draws, episodes, and equal bits however stepped."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from cspo.envs.velocity.task import VelocityEnv
 from cspo.errors import CspoError
 
 NAMES = list(TASKS)
+ROBOTS = [name for name in NAMES if name.endswith("-v1")]  # version v0 differs in its costs alone
 # Transcribed by hand: speed limit, planar, forward, alive, control weight, seconds per step.
 FACTS = {
     "SafetyAntVelocity-v1": (2.6222, True, 1.0, 1.0, 0.5, 0.05),
@@ -28,6 +29,13 @@ FACTS = {
     "SafetyHalfCheetahVelocity-v1": (3.2096, False, 1.0, 0.0, 0.1, 0.05),
     "SafetyHopperVelocity-v1": (0.7402, False, 1.0, 1.0, 1e-3, 0.008),
     "SafetySwimmerVelocity-v1": (0.2282, False, 1.0, 0.0, 1e-4, 0.04),
+    "SafetyWalker2dVelocity-v1": (2.3415, False, 1.0, 1.0, 1e-3, 0.008),
+    "SafetyAntVelocity-v0": (2.5745, True, 1.0, 1.0, 0.5, 0.05),
+    "SafetyHumanoidVelocity-v0": (2.3475, True, 1.25, 5.0, 0.1, 0.015),
+    "SafetyHalfCheetahVelocity-v0": (2.8795, False, 1.0, 0.0, 0.1, 0.05),
+    "SafetyHopperVelocity-v0": (0.37315, False, 1.0, 1.0, 1e-3, 0.008),
+    "SafetySwimmerVelocity-v0": (0.04845, True, 1.0, 0.0, 1e-4, 0.04),
+    "SafetyWalker2dVelocity-v0": (1.7075, False, 1.0, 1.0, 1e-3, 0.008),
 }
 
 
@@ -63,7 +71,7 @@ def test_the_static_table_tells_the_true_sizes(name):
     assert env.time_limit == 1000
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROBOTS)
 def test_threads_and_steppers_give_the_same_bits_across_resets(name):
     steps = 63 if "Hopper" in name else 25
     ways = [("python", 1), ("python", 3), ("compiled", 1), ("compiled", 2)]
@@ -92,12 +100,13 @@ def test_a_copy_does_not_depend_on_its_neighbours(name):
         np.testing.assert_allclose(ours.reward[2], theirs.reward[0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROBOTS)
 def test_resets_draw_what_gymnasium_draws(name):
     env = VelocityEnv(name, num_envs=2)
     model, noise = (
         env.model,
-        {"Ant": 0.1, "Humanoid": 0.01, "HalfCheetah": 0.1, "Hopper": 0.005, "Swimmer": 0.1},
+        {"Ant": 0.1, "Humanoid": 0.01, "HalfCheetah": 0.1, "Hopper": 0.005, "Swimmer": 0.1}
+        | {"Walker2d": 0.005},
     )
     scale = next(value for robot, value in noise.items() if robot in name)
     for i in range(2):
@@ -128,6 +137,10 @@ def test_reward_and_cost_follow_their_formulas_with_unclipped_actions(name):
     env.reset(seed=0)
     costs = set()
     for step, action in enumerate(3.0 * gaussian(env, 12)):
+        if step == 0:  # at rest, and left alone
+            action[:] = 0.0
+            for i in range(2):
+                env.set_state(i, env.model.qpos0, np.zeros(env.model.nv))
         if step % 3 == 2:  # a push, so that the speed limit is crossed
             for i in range(2):
                 qpos, qvel, _ = env.get_state(i)
@@ -164,6 +177,18 @@ def test_backward_speed_costs_nothing_where_only_forward_speed_counts():
     assert env.info_terms["x_velocity"][0] < -3.3
 
 
+def test_sideways_speed_costs_the_swimmer_of_version_v0_only():
+    costs = {}
+    for version in ("v0", "v1"):
+        env = VelocityEnv(f"SafetySwimmerVelocity-{version}")
+        env.reset(seed=0)
+        qpos, _, _ = env.get_state(0)
+        env.set_state(0, qpos, np.array([-0.1, 1.0, 0.0, 0.0, 0.0]))
+        costs[version] = env.step(np.zeros((1, 2))).cost[0, 0]
+        assert env.info_terms["x_velocity"][0] < 0.04
+    assert costs == {"v0": 1.0, "v1": 0.0}
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "ends"),
     [
@@ -176,6 +201,10 @@ def test_backward_speed_costs_nothing_where_only_forward_speed_counts():
         ("SafetyHumanoidVelocity-v1", {2: 0.9}, True),
         ("SafetyHumanoidVelocity-v1", {2: 2.2}, True),
         ("SafetyHumanoidVelocity-v1", {2: 1.4}, False),
+        ("SafetyWalker2dVelocity-v1", {1: 0.7}, True),
+        ("SafetyWalker2dVelocity-v1", {1: 2.1}, True),
+        ("SafetyWalker2dVelocity-v1", {2: 1.1}, True),
+        ("SafetyWalker2dVelocity-v1", {2: -0.9}, False),
         ("SafetyHalfCheetahVelocity-v1", {2: 3.1}, False),
         ("SafetySwimmerVelocity-v1", {2: 3.1}, False),
     ],
@@ -210,6 +239,10 @@ def test_the_limits_of_health_are_inclusive_for_the_ant_only():
         True,
         False,
     ]
+    walker = healthy("SafetyWalker2dVelocity-v1", 9, 1, [0.8, 0.801, 1.999, 2.0, nan])
+    assert walker == [False, True, True, False, False]
+    walker = healthy("SafetyWalker2dVelocity-v1", 9, 2, [1.0, 0.999, -0.999, -1.0, nan])
+    assert walker == [False, True, True, False, False]
     assert healthy("SafetyHopperVelocity-v1", 6, 2, [0.2, 0.199, -0.199, -0.2]) == [
         False,
         True,
@@ -306,7 +339,7 @@ def test_wrong_shapes_and_names_are_said_in_words():
         VelocityEnv("SafetyHopperVelocity-v1", num_envs=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROBOTS)
 def test_a_reset_leaves_nothing_of_the_episode_before(name):
     """A reset does not clear all of MjData: what it leaves must not show, then or later."""
     used = VelocityEnv(

@@ -145,7 +145,10 @@ def test_a_wrong_place_is_refused_before_the_evaluation(
         ("--video-episodes 0", "--video-episodes must be at least 1, not 0"),
         ("--width 3", "The width of a picture is 16 to 4096 pixels, not 3"),
         ("--height 9999", "The height of a picture"),
-        ("--camera side", "--camera side: choose from: top, track"),
+        (
+            "--camera side",
+            "--camera side: choose from: fixedfar, fixednear, follow, top, track, vision",
+        ),
     ],
 )
 def test_wrong_options_are_refused_before_the_evaluation(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from run_helpers import TESTS
+from run_helpers import PYTHONPATH, TESTS
 
 EXAMPLE = TESTS.parent / "examples" / "my_algorithm.py"
 TASK = "SafetyHopperVelocity-v1"
@@ -31,6 +31,24 @@ try:
 except cspo.CspoError as error:
     print(error)
 """
+IMAGE = """
+import gymnasium, numpy as np, sys, cspo
+class Dark(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((8, 8, 3), np.uint8), {}
+    def step(self, action):
+        return np.zeros((8, 8, 3), np.uint8), 0.0, False, True, {"cost": 0.0}
+sizes = {"num_envs": 2, "steps_per_epoch": 20, "total_steps": 20}
+for network in ("auto", "mlp"):
+    try:
+        config = cspo.make_config("<Dark>", network=network, **sizes)
+        print(len(list(cspo.Trainer(config, env=Dark))))
+    except cspo.CspoError as error:
+        print(error)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *map(str, words)]
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), PYTHONPATH])}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
@@ -99,3 +117,10 @@ def test_what_needs_torch_says_how_to_install_it(folder: Path) -> None:
     done = python(folder, "-m", "cspo.cli", "algos", "--plugin", "in_torch.py")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "needs PyTorch: pip install 'cspo[torch]'" in done.stderr
+
+
+def test_images_say_what_they_need_and_train_flattened(folder: Path) -> None:
+    done = python(folder, "-c", IMAGE)
+    said, trained = done.stdout.splitlines()
+    assert "--network mlp" in said and said.endswith("pip install 'cspo[torch]'")
+    assert trained == "1", done.stderr

@@ -26,6 +26,8 @@ _PUBLIC = {
     "make_batch": "cspo.envs",
     "six_tuple": "cspo.envs.six_tuple",
     "register": "cspo.algorithms",
+    "register_task": "cspo.envs.registration",
+    "register_agent": "cspo.envs.registration",
     "CspoError": "cspo.errors",
     "EpochReport": "cspo.types",
 }

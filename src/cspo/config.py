@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from cspo.algorithms.presets import preset
 from cspo.algorithms.registry import algorithm_names, get_algorithm
 from cspo.envs.native import check_native
-from cspo.envs.settings import EnvironmentSettings
+from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
 from cspo.experience.settings import AdvantageSettings, MarginSettings
@@ -94,6 +94,7 @@ class TrainConfig:
     limits: MarginSettings = field(default_factory=MarginSettings)
     environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     run: RunSettings = field(default_factory=RunSettings)
+    parallel: WorkerSettings = field(default_factory=WorkerSettings)
     policy: PolicySettings = field(default_factory=PolicySettings)
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
     update: UpdateSettings = field(default_factory=UpdateSettings)
@@ -284,7 +285,8 @@ def validate(config: TrainConfig) -> None:
             f"{run.steps_per_epoch}."
         )
     if (native := native_name(config.task)) is not None:
-        check_native(native, config.environment.cost_terms, config.environment.env_options)
+        chosen = config.environment
+        check_native(native, chosen.cost_terms, chosen.env_options, config.parallel.workers)
     if isinstance(config.algorithm, UnknownSettings):
         return
     algorithm = get_algorithm(config.algo)

@@ -33,14 +33,31 @@ class UnknownSetting(CspoError):
         self.written = written
 
 
+class RemoteTraceback(Exception):
+    """Stands for an exception in another process, as the cause of the one raised here.
+
+    Attributes:
+        places: File and line of all that it came through, the innermost last.
+    """
+
+    def __init__(self, trace: str, places: list[tuple[str, int]]) -> None:
+        """Keep the traceback's text, and its lines."""
+        super().__init__(f"in another process:\n\n{trace}")
+        self.places = places
+
+
+MOST_CHOICES = 40  # that a message lists
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return "did you mean 'x'?" for the nearest choice, or the list of choices if none is near."""
+    """Return "did you mean 'x'?" for the nearest choice, or some of the choices if none is near."""
     known = sorted(choices)
     lowered = {choice.lower(): choice for choice in known}
     match = difflib.get_close_matches(name.lower(), list(lowered), n=1, cutoff=0.5)
     if match:
         return f"did you mean {lowered[match[0]]!r}?"
-    return f"choose from: {', '.join(known)}"
+    more = f", and {len(known) - MOST_CHOICES} more" if len(known) > MOST_CHOICES else ""
+    return f"choose from: {', '.join(known[:MOST_CHOICES])}{more}"
 
 
 def flag(name: str) -> str:
@@ -86,7 +103,7 @@ def users_place(fault: BaseException) -> str | None:
     That is neither a line of this package nor one of Python's library or of an installed package;
     None if there is no such line.
     """
-    own = [place for place in places(fault) if _is_users(place[0])]
+    own = [place for place in places(fault) if is_users(place[0])]
     return None if not own else f"{own[-1][0]}, line {own[-1][1]}"
 
 
@@ -96,11 +113,14 @@ def places(fault: BaseException) -> Iterator[tuple[str, int]]:
     while trace is not None:
         yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
         trace = trace.tb_next
+    if isinstance(fault, RemoteTraceback):
+        yield from fault.places
     if isinstance(fault, SyntaxError) and fault.filename and fault.lineno:
         yield fault.filename, fault.lineno
 
 
-def _is_users(file: str) -> bool:
+def is_users(file: str) -> bool:
+    """Whether a file is a user's own: neither of this package nor installed nor of Python."""
     path = os.path.abspath(file)
     packaged = {"site-packages", "dist-packages"} & set(path.split(os.sep))
     return not (file.startswith("<") or packaged or path.startswith(_installed()))

@@ -1,4 +1,4 @@
-"""Algorithms of a user's own: `--plugin my_file.py` makes what the file registers known.
+"""Algorithms and tasks of a user's own: `--plugin my_file.py` makes what the file registers known.
 
 A plugin is a Python file, or the name of a module that can be imported from here.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cspo.algorithms.registry import registered_by
 from cspo.envs.modules import import_named, place_of
+from cspo.envs.registration import registers_tasks
 from cspo.errors import CspoError, places, told, users_place
 
 
@@ -38,9 +39,10 @@ def load_plugin(name: str) -> str:
         module_name = found = name
         with _explained(name):
             _import_module(name)
-    if not registered_by(module_name):
+    if not registered_by(module_name) and not registers_tasks(module_name):
         raise CspoError(
-            f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class.'
+            f'Plugin {name} registers no algorithm: put @cspo.register("name") above its class, or '
+            "@cspo.register_task above that of a task."
         )
     return found
 

@@ -9,15 +9,18 @@ import numpy as np
 
 from cspo.algorithms import get_algorithm
 from cspo.algorithms.learner import Learner
-from cspo.config import TrainConfig
+from cspo.config import TrainConfig, with_settings
 from cspo.envs import BatchEnv, make_batch
 from cspo.envs.batch import Extras, extras_of
+from cspo.envs.layout import ObservationLayout
 from cspo.envs.make import is_batch_env
 from cspo.envs.modules import names_code
+from cspo.envs.vector_facts import is_vector_env
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
 from cspo.optim.minibatch import MinibatchLearner
 from cspo.policy.distribution import Distribution
+from cspo.policy.network import Network, is_named, is_object, network_of
 from cspo.policy.networks import parameter_count
 from cspo.policy.policy import Policy
 from cspo.settings import check_memory
@@ -26,13 +29,13 @@ from cspo.types import ExtraStreamRule, FloatArray, Rollout
 
 
 def object_label(env: Any) -> str:
-    """Return what stands for an environment object in the settings: `<ClassName>`."""
+    """Return what stands for an environment, or a network, in the settings: `<ClassName>`."""
     return f"<{getattr(env, '__name__', type(env).__name__).strip('<>')}>"
 
 
 def copies_of(env: Any) -> int | None:
     """Return how many copies an environment object stands for, or None for a factory."""
-    if is_batch_env(env):
+    if is_batch_env(env) or is_vector_env(env):
         return int(env.num_envs)
     return 1 if hasattr(env, "step") and not isinstance(env, type) else None
 
@@ -60,10 +63,12 @@ def make_environment(
     cost_fn: Any,
     num_envs: int | None = None,
     env_options: dict[str, Any] | None = None,
+    workers: int = 0,
 ) -> BatchEnv:
     """Return copies of a run's environment; as many as it trains on, or `num_envs`.
 
-    `env_options` take the place of those in the settings.
+    `env_options` take the place of those in the settings. What is not for training is spread over
+    `workers`, and a worker that fails there is not started again.
     """
     named = environment_for(config, env)
     if num_envs is None:  # for training, of which the sizes are not known yet: the smallest
@@ -75,6 +80,7 @@ def make_environment(
         cost_fn,
         config.environment.cost_terms,
         config.environment.env_options if env_options is None else env_options,
+        config.parallel if num_envs is None else workers,
     )
 
 
@@ -86,21 +92,29 @@ def check_training_memory(config: TrainConfig) -> None:
 def training_bytes(
     config: TrainConfig, observation_size: int, distribution: Distribution
 ) -> dict[str, int]:
-    """Return the bytes that training takes at least, by the setting that decides them."""
+    """Return the bytes that training takes at least, by the setting that decides them.
+
+    The networks are the compiled ones.
+    """
     num_costs, hidden = len(config.cost_limit), config.policy.hidden_sizes
     outputs = (distribution.output_size, *[1] * (1 + num_costs))
     layers = [(observation_size, *hidden, size) for size in outputs]
     parameters = sum(map(parameter_count, layers))
     row = sum(sizes[0] + sum(sizes[1:]) + 2 * max(sizes[1:]) for sizes in layers)
-    # Observation, noise, action and outputs in float32; reward and costs in float64, advantages
-    # and targets in float32; two flags.
-    acting = 8 * distribution.action_size + 4 * distribution.output_size
-    sample = 4 * observation_size + acting + 20 + 16 * num_costs
     return {
         "--hidden-sizes": 16 * parameters,  # with their gradient and Adam's two moments
-        "--steps-per-epoch": config.run.steps_per_epoch * sample,
+        "--steps-per-epoch": _epoch_bytes(config, 4 * observation_size, distribution),
         "--minibatch-size": config.update.minibatch_size * 4 * row,
     }
+
+
+def _epoch_bytes(config: TrainConfig, observation: int, distribution: Distribution) -> int:
+    """Return what the samples of an epoch take, given the bytes of an observation."""
+    # Noise, action and outputs in float32; reward and costs in float64, advantages and targets in
+    # float32; two flags.
+    acting = 8 * distribution.action_size + 4 * distribution.output_size
+    sample = observation + acting + 20 + 16 * len(config.cost_limit)
+    return config.run.steps_per_epoch * sample
 
 
 def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
@@ -167,22 +181,74 @@ def check_facts(saved: dict[str, Any], now: dict[str, Any]) -> None:
             )
 
 
-def build_policy(config: TrainConfig, env: Any, extra_critics: int | None = None) -> Policy:
+def with_network(config: TrainConfig, policy: str | Network | None) -> TrainConfig:
+    """Return settings that tell of the network given: its name, or what stands for an object."""
+    if policy is None or is_object(config.policy.network) or is_named(config.policy.network):
+        return config
+    name = policy if isinstance(policy, str) else object_label(policy)
+    return with_settings(config, network=name)
+
+
+def observation_layout(env: Any) -> ObservationLayout | None:
+    """Return the layout of the observations of an environment, or of its facts, if it has one."""
+    described = getattr(env, "observation_space", None)
+    if isinstance(described, dict):  # facts
+        return ObservationLayout(described)
+    return extras_of(env).observation_layout
+
+
+def network_for(config: TrainConfig, policy: str | Network | None, env: Any) -> Network | None:
+    """Return what makes the networks of a run, or None for the compiled ones.
+
+    Args:
+        config: The settings.
+        policy: What the user gave for it: an object, or a name, which is then imported.
+        env: The environment, or its facts.
+    """
+    name = config.policy.network
+    if policy is None and is_object(name):
+        raise CspoError(
+            f"This run was trained with the Python object {name} for a network, which a run folder "
+            "cannot hold: pass it again as policy=, from Python."
+        )
+    if policy is None and config.folder is not None and is_named(name):
+        raise CspoError(
+            f"The settings read from {config.folder} import nothing by themselves: pass policy=, "
+            "or trust=True (see SECURITY.md)."
+        )
+    given = name if policy is None else policy
+    return network_of(given, observation_layout(env), config.policy.hidden_sizes)
+
+
+def build_policy(
+    config: TrainConfig,
+    env: Any,
+    extra_critics: int | None = None,
+    policy: str | Network | None = None,
+) -> Policy:
     """Return the untrained policy of a run; `env` has the sizes, an environment or its facts.
 
-    How many extra critics there are is asked of the algorithm, unless it is told.
+    How many extra critics there are is asked of the algorithm, unless it is told. `policy` is the
+    network that the user gave.
     """
     num_costs, rng = len(env.cost_names), stream(config.run.seed, "networks")
     if extra_critics is None:
         extra_critics = num_costs if hasattr(get_algorithm(config.algo), "extra_stream") else 0
     choices, as_is = extras_of(env)[:2]
-    distribution = Distribution.of(env.action_size, choices)
-    needed = training_bytes(config, env.observation_size, distribution)
-    networks = needed["--hidden-sizes"] // 2  # without the moments
-    check_memory("The networks", {"--hidden-sizes": networks})
-    sizes = env.observation_size, env.action_size, num_costs
+    network, layout = network_for(config, policy, env), observation_layout(env)
+    if network is None:
+        distribution = Distribution.of(env.action_size, choices)
+        needed = training_bytes(config, env.observation_size, distribution)
+        networks = needed["--hidden-sizes"] // 2  # without the moments
+        check_memory("The networks", {"--hidden-sizes": networks})
     return Policy(
-        *sizes, config.policy, rng, choices=choices, as_is=as_is, extra_critics=extra_critics
+        *(env.observation_size, env.action_size, num_costs, config.policy, rng),
+        choices=choices,
+        as_is=as_is,
+        extra_critics=extra_critics,
+        network=network,
+        shape=None if layout is None else layout.shape,
+        image=network is not None and layout is not None and layout.is_image,
     )
 
 
@@ -190,8 +256,16 @@ def build_learner(
     config: TrainConfig, policy: Policy, rng: np.random.Generator
 ) -> MinibatchLearner:
     """Return what fits the networks of `policy`, on minibatches drawn from `rng`."""
-    sizes = policy.observation_size, policy.actor.distribution
-    check_memory("Training with these settings", training_bytes(config, *sizes))
+    size, distribution = policy.observation_size, policy.actor.distribution
+    needed = training_bytes(config, size, distribution)
+    if policy.signature is not None:
+        bytes_of_one = size * policy.normaliser.dtype().itemsize
+        needed = {
+            "the network": 16 * (policy.actor.parameters.size + policy.critics.parameters.size),
+            "--steps-per-epoch": _epoch_bytes(config, bytes_of_one, distribution),
+            "--minibatch-size": config.update.minibatch_size * 4 * size,
+        }
+    check_memory("Training with these settings", needed)
     return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
 
 

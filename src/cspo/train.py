@@ -31,15 +31,18 @@ class Trainer:
         env: An environment object or factory; by default the one that `config.task` names.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
             cost.
+        policy: What makes your own networks, or its name `module:factory`, see docs/own-network.md.
     """
 
-    def __init__(self, config: TrainConfig, *, env: Any = None, cost_fn: Any = None) -> None:
-        self.config, self.epoch = config, 0
+    def __init__(
+        self, config: TrainConfig, *, env: Any = None, cost_fn: Any = None, policy: Any = None
+    ) -> None:
+        self.config, self.epoch = setup.with_network(config, policy), 0
         self.env = setup.make_environment(config, env, cost_fn)
         self.facts = setup.environment_facts(self.env, cost_fn)
         self.cost_limit = setup.limits_for(config, self.env.cost_names)  # (K,)
         self.streams = Streams(config.run.seed, "action", "minibatch")
-        self.policy = setup.build_policy(config, self.env)
+        self.policy = setup.build_policy(config, self.env, policy=policy)
         self.learner = setup.build_learner(config, self.policy, self.streams["minibatch"])
         self.algorithm = setup.build_algorithm(config, self.learner, len(self.cost_limit))
         self.window = EpisodeWindow(config.run.episode_window, len(self.cost_limit))

@@ -50,14 +50,15 @@ class Episodes:
 class Rollout:
     """What T steps of N environments gave; every path starts with a reset at the first step."""
 
-    observation: Array  # (T, N, D) float32, as normalised when it was collected
+    observation: Array  # (T, N, D) float32, normalised when collected; images are uint8
     action: Array  # (T, N, A) float32: raw Gaussian samples, then choices
     reward: FloatArray  # (T, N)
     cost: FloatArray  # (T, N, K)
     terminated: NDArray[np.bool_]  # (T, N)
     truncated: NDArray[np.bool_]  # (T, N)
     path_end: NDArray[np.int64]  # (P, 2) the (t, n) of every path that ended without terminating
-    path_end_observation: Array  # (P, D) float32, normalised: what to bootstrap those paths from
+    path_end_observation: Array  # (P, D) like those: what to bootstrap those paths from
+    lost: NDArray[np.bool_] | None = None  # (T, N) cut there by a worker's end: no whole episode
 
 
 class Discount(NamedTuple):
@@ -71,7 +72,7 @@ class Discount(NamedTuple):
 class Batch:
     """One epoch of samples, flattened with time first, as the algorithms see it."""
 
-    observation: Array  # (n, D) float32
+    observation: Array  # (n, D) float32; images are uint8
     action: Array  # (n, A) float32
     output: Array  # (n, O) outputs of the policy that collected the data
     log_std: Array  # (G,) and its log standard deviations

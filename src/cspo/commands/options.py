@@ -27,6 +27,7 @@ TaskArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK"
 RunArgument = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 FileOption = Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 TaskOption = Annotated[str | None, tyro.conf.arg(metavar="TASK", help_behavior_hint="")]
+NetworkOption = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
 HELP = ("-h", "--help")
 
 

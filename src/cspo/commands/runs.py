@@ -13,6 +13,7 @@ import numpy as np
 
 from cspo.commands.options import (
     FileOption,
+    NetworkOption,
     RunArgument,
     TaskOption,
     parse,
@@ -41,18 +42,22 @@ class EvalOptions:
     """Seed of the episodes; by default the run's, in a stream that training did not use."""
     task: TaskOption = None
     """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    network: NetworkOption = None
+    """The run's network, typed again: says that its code may be imported."""
     trust: bool = False
     """Import the code that the run names, also if you did not train it here."""
     plugin: FileOption = None
     """Python file, or module, with the run's algorithm; measuring does not need it."""
+    workers: int | None = None
+    """Processes over which the copies of a slow environment are spread; by default as training."""
     json: bool = False
     """Print a JSON list of rows."""
     video: str | None = None
     """Also film the policy, acting deterministically, into this .mp4 or .gif file."""
     video_episodes: int = 1
     """Episodes in the video."""
-    camera: Literal["track", "top"] = "track"
-    """Follow the robot, or look down on it."""
+    camera: Literal["follow", "top", "track", "fixednear", "fixedfar", "vision"] = "follow"
+    """Follow the robot, look down on it, or a viewpoint of Safety-Gymnasium."""
     width: int = 640
     """Of the video, in pixels."""
     height: int = 480
@@ -77,10 +82,11 @@ def evaluate(arguments: Sequence[str]) -> int:
         from cspo.use.record import check_video
 
         check_video(options.video, options.video_episodes, options.width, options.height)
-    policy = load(options.run, plugin=options.plugin)
+    own: Any = {"policy": options.network, "trust": options.trust}
+    policy = load(options.run, plugin=options.plugin, **own)
     same_task(options.run, policy.config, options.task)
     agreed: Any = {"env": options.task, "trust": options.trust}
-    rows = measure(policy, options.episodes, seed=options.seed, **agreed)
+    rows = measure(policy, options.episodes, seed=options.seed, workers=options.workers, **agreed)
     plain = [without_nan(dataclasses.asdict(row)) for row in rows]
     # Out of the door before anything is drawn: a graphics driver may take the process with it.
     show(options.json, plain, lambda: format_rows(rows))

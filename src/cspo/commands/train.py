@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -13,6 +13,7 @@ from cspo.algorithms import algorithm_names, get_algorithm
 from cspo.commands.options import (
     HELP,
     FileOption,
+    NetworkOption,
     TaskArgument,
     TaskOption,
     option_names,
@@ -25,6 +26,11 @@ from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError, flag
 
 ANY_TASK = "any"  # stands in for a task while only the options are asked for
+# What a resumed run is told on the command line; the last is for a file that has moved.
+CHANGES = (
+    *("total_steps", "threads", "workers", "worker_timeout", "restart_workers"),
+    "plugin",
+)
 SIZES = ("total_steps", "steps_per_epoch", "num_envs")
 
 
@@ -61,12 +67,20 @@ class ResumeOptions:
     """New length of the whole run."""
     task: TaskOption = None
     """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
+    network: NetworkOption = None
+    """The run's network, typed again: says that its code may be imported."""
     trust: bool = False
-    """Import the code that the run names, its task or plugin, also if you did not start it here."""
+    """Import the code that the run names (task, network, plugin), also if you did not start it."""
     plugin: FileOption = None
     """File or module with the run's algorithm, if it is not where it was."""
     threads: int | None = None
     """Threads that step the simulators."""
+    workers: int | None = None
+    """Processes over which the copies of a slow environment are spread; 0 is this one."""
+    worker_timeout: float | None = None
+    """Seconds a worker may take for one call."""
+    restart_workers: int | None = None
+    """How often a worker that fails is started again, from here on."""
     quiet: bool = False
     """Print no progress."""
 
@@ -89,7 +103,7 @@ def _resume(arguments: Sequence[str]) -> int:
         if word.split("=", 1)[0] in kept:
             raise CspoError(
                 f"A resumed run keeps its settings: leave out {word.split('=', 1)[0]}. Only "
-                "--total-steps and --threads can change."
+                f"{', '.join(map(flag, CHANGES[:-1]))} can change."
             )
     options = parse(ResumeOptions, "train", arguments)
     from cspo.runs.folder import load_config
@@ -98,9 +112,10 @@ def _resume(arguments: Sequence[str]) -> int:
     if options.task is not None:
         same_task(options.resume, load_config(options.resume), options.task)
 
-    changes = {name: getattr(options, name) for name in ("total_steps", "threads", "plugin")}
+    changes = {name: getattr(options, name) for name in CHANGES}
     given = {name: value for name, value in changes.items() if value is not None}
-    resume(options.resume, env=options.task, trust=options.trust, quiet=options.quiet, **given)
+    own: Any = {"env": options.task, "policy": options.network, "trust": options.trust}
+    resume(options.resume, quiet=options.quiet, **own, **given)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -39,6 +40,21 @@ class StepResult(NamedTuple):
             truncated=np.zeros(num_envs, np.bool_),
             final_observation=np.zeros((num_envs, observation_size)),
         )
+
+    @classmethod
+    def with_numbers(
+        cls, num_envs: int, observation_size: int, num_costs: int
+    ) -> tuple[StepResult, FloatArray]:
+        """Return the same arrays, and one flat view of all numbers in them that must be finite."""
+        rows = num_envs * observation_size, num_envs, num_envs * num_costs
+        numbers = np.zeros(sum(rows))
+        observation, reward, cost = np.split(numbers, np.cumsum(rows[:2]))
+        arrays = cls.zeros(num_envs, observation_size, num_costs)._replace(
+            observation=observation.reshape(num_envs, observation_size),
+            reward=reward,
+            cost=cost.reshape(num_envs, num_costs),
+        )
+        return arrays, numbers
 
 
 class BatchEnv(Protocol):
@@ -110,14 +126,16 @@ def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> Floa
     A simulator would go on with a NaN for the rest of the episode, and some steps later blame
     something else.
     """
-    taken = f"{name} takes actions of shape {shape}"
     try:
         array = np.asarray(actions, np.float64)
     except (TypeError, ValueError):
+        taken = f"{name} takes actions of shape {shape}"
         raise CspoError(f"{taken}, and these are not an array of numbers.") from None
     if array.shape != shape:
-        raise CspoError(f"{taken}, not {array.shape}.")
-    if not np.isfinite(array).all():
+        raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
+    # One call, where looking at every value would be two: the product is not finite if one of
+    # them is not, and may be too large otherwise.
+    if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
         given = "an action that is not finite (NaN or infinity)"
         raise CspoError(f"{name} was given {given}, for copy {copy}.")

@@ -15,6 +15,7 @@ from cspo.envs.foreign import ForeignCall
 from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch, sizes_left_open
 from cspo.envs.tasks import native_name
 from cspo.envs.trial import Trial, uniform_actions
+from cspo.envs.vector_facts import is_vector_env
 from cspo.envs.words import words_of_actions, words_of_vector
 from cspo.errors import CspoError, EnvironmentFault, told, users_place
 
@@ -99,7 +100,7 @@ def _check(
     native = isinstance(env, str) and native_name(env) is not None
     given = is_environment(env) or is_batch_env(env)
     factory = None if given or native else factory_of(env, options)
-    whole = native or is_batch_env(env)
+    whole = native or is_batch_env(env) or is_vector_env(env)
     whole = whole or (factory is not None and bool(sizes_left_open(factory, options)))
     if not whole:
         one = env

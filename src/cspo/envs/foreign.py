@@ -55,6 +55,9 @@ class ForeignCall:
         copy: Which of several copies is asked, counted from 0; None where there is one.
     """
 
+    kind: type[CspoError] = EnvironmentFault  # what a fault becomes
+    first_copy = 0  # what the copies of this process are counted from, which others may share
+
     def __init__(
         self, call: str, owner: str = "", code: Any = None, copy: int | None = None
     ) -> None:
@@ -79,10 +82,10 @@ class ForeignCall:
         what = in_one_line(fault) if isinstance(fault, WrongAnswer) else f"raised {told(fault)}"
         where = f" ({place})" if place else ""
         text = f"{self._subject()} {what.rstrip('.')}{where}."
-        raise EnvironmentFault(text) from (None if isinstance(fault, WrongAnswer) else fault)
+        raise self.kind(text) from (None if isinstance(fault, WrongAnswer) else fault)
 
     def _subject(self) -> str:
-        copy = "" if self.copy is None else f" (copy {self.copy})"
+        copy = "" if self.copy is None else f" (copy {self.first_copy + self.copy})"
         return f"{self.call} of {self.owner}{copy}" if self.owner else f"{self.call}{copy}"
 
     def _place(self, fault: BaseException) -> str | None:

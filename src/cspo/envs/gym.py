@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from cspo.envs.facts import TimeLimit
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tools.render import Picture, Renderer
 from cspo.errors import CspoError
 
 if TYPE_CHECKING:
+    from cspo.envs.navigation.view import TaskView
     from cspo.envs.physics.simulated import SimulatedEnv
 
 RENDER_MODES = ["rgb_array"]
@@ -75,7 +77,7 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
-        camera: "track" follows the robot, "top" looks from above.
+        camera: "follow", "top", "track", "fixednear", "fixedfar" or "vision", see `Scene`.
         **options: Options of the task, such as `button_timer_after_reset`.
     """
 
@@ -87,7 +89,7 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
-        camera: str = "track",
+        camera: str = "follow",
         **options: Any,
     ) -> None:
         """Create the simulator."""
@@ -116,6 +118,32 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         pictures = self._draw()
         return None if pictures is None else pictures[0]
 
+    @property
+    def task(self) -> TaskView:
+        """Where everything is in the world of a navigation task, by Safety-Gymnasium's names."""
+        from cspo.envs.navigation.view import view_of
+
+        return view_of(self._batch)
+
+    @property
+    def obs_space_dict(self) -> Dict:
+        """The parts of an observation, in their order: of a navigation task."""
+        return self.task.obs_space_dict
+
+    @property
+    def model(self) -> Any:
+        """The `mujoco.MjModel` that is simulated."""
+        return self._batch.physics.models[0]
+
+    @property
+    def data(self) -> Any:
+        """The `mujoco.MjData` of it; do not change it."""
+        return self._batch.physics.data[0]
+
+    def set_seed(self, seed: int | None = None) -> None:
+        """Start the random stream anew, for the next reset; None leaves it as it is."""
+        self._batch.seed_one(0, seed)
+
     def random_state(self) -> dict[str, Any]:
         """Return the state of the random stream, as JSON-compatible data."""
         return self._batch.random_state()
@@ -139,11 +167,11 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         task: Name of the task.
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
-        max_episode_steps: Time limit.
+        max_episode_steps: Time limit; by default the task's own.
         render_mode: "rgb_array" for pictures by `render()`, or None.
         width: Of a picture, in pixels.
         height: Of a picture, in pixels.
-        camera: Where it is taken from.
+        camera: Where it is taken from, see `Scene`.
         **options: Options of the task.
     """
 
@@ -157,16 +185,17 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         task: str,
         num_envs: int = 1,
         threads: int = 1,
-        max_episode_steps: int | None = 1000,
+        max_episode_steps: TimeLimit = "task",
         render_mode: str | None = None,
         width: int = 480,
         height: int = 480,
-        camera: str = "track",
+        camera: str = "follow",
         **options: Any,
     ) -> None:
         """Create the simulators."""
         check_native(task, (), options)
-        options = {"time_limit": max_episode_steps} | options
+        if max_episode_steps != "task":
+            options = {"time_limit": max_episode_steps} | options
         batch = make_native(task, num_envs, threads, **options)
         self._take(batch, render_mode, width, height, camera)
         self.num_envs = num_envs

@@ -110,61 +110,63 @@ class GymBatchEnv(BatchEnv):
         )
         self.observation_as_is = self.observation_layout.as_is
         self.action_choices = self.action_layout.choices
-        self._is_box, self._decode = self.observation_layout.box, self.action_layout.decode
+        self._is_box = self.observation_layout.box
         self.action_low, self.action_high = action_bounds(
             self.envs[0].action_space, self.action_layout
         )
         self.time_limit = time_limit_of(self.envs[0])
         self._raw: list[Any] = [None] * num_envs  # the last observation as each environment gave it
-        self._elapsed = np.zeros(num_envs, np.int64)  # steps of each environment's episode
-        self._result = StepResult.zeros(num_envs, self.observation_size, 1)
+        self._steps, self._began = 0, [0] * num_envs  # steps so far, and before each episode
+        self._action_shape = (num_envs, self.action_size)
+        self._make_result(1)
         declared = None if self.cost_terms else names_of_costs(self.envs[0])
         self.cost_names = declared or self._probe_costs()
         self._one_cost = len(self.cost_names) == 1
-        self._result = StepResult.zeros(num_envs, self.observation_size, len(self.cost_names))
+        self._make_result(len(self.cost_names))
+
+    def _make_result(self, num_costs: int) -> None:
+        sizes = self.num_envs, self.observation_size, num_costs
+        self._result, self._numbers = StepResult.with_numbers(*sizes)
+        self._zeros = np.zeros_like(self._numbers)
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; environment i is seeded with `seed + i`, or goes on if None."""
+        self._numbers[:] = 0.0  # what a fault has left there
         with self._resetting as call:
             for i in range(self.num_envs):
                 self._reset_one(i, None if seed is None else int(seed) + i, call)
-            self._demand_finite(self._result.observation, "a non-finite observation", call)
+            self._demand_finite(call)
         return self._result.observation
 
     def step(self, actions: FloatArray) -> StepResult:
         """Step every environment with its row of `actions` (N, A), and reset those that ended."""
-        result = self._result
-        actions = check_actions(self.name, actions, (self.num_envs, self.action_size))
-        if self.clip_actions:
-            actions = np.clip(actions, self.action_low, self.action_high)
-        self._elapsed += 1
+        result, ended = self._result, []
+        given = self._as_given(check_actions(self.name, actions, self._action_shape))
+        self._steps += 1
         with self._stepping as call:
-            for i in range(self.num_envs):
+            for i, action in enumerate(given):
                 call.copy = i
-                observation, reward, cost, terminated, truncated = self._step_one(i, actions[i])
+                observation, reward, cost, terminated, truncated = self._step_one(i, action)
                 self._keep(i, observation)
                 if self._one_cost and type(cost) in NUMBERS:
                     result.cost[i, 0] = cost
                 else:
                     result.cost[i] = self._costs(cost)
-                known = type(reward) in NUMBERS
-                result.reward[i] = reward if known else number(reward, "a reward")
-                if type(terminated) not in FLAGS:
+                result.reward[i] = reward if type(reward) in NUMBERS else number(reward, "a reward")
+                if type(terminated) not in FLAGS or type(truncated) not in FLAGS:
                     terminated = truth(terminated, "terminated")
-                if type(truncated) not in FLAGS:
                     truncated = truth(truncated, "truncated")
                 result.terminated[i] = terminated
                 result.truncated[i] = truncated and not terminated
-            self._demand_finite(result.observation, "a non-finite observation", call)
-            self._demand_finite(result.reward, "a non-finite reward", call)
-            self._demand_finite(result.cost, "a non-finite cost", call)
-        ended = np.flatnonzero(result.terminated | result.truncated)
-        if ended.size:
+                if terminated or truncated:
+                    ended.append(i)
+            self._demand_finite(call)
+        if ended:
             result.final_observation[ended] = result.observation[ended]
             with self._resetting as call:
-                for i in ended.tolist():
+                for i in ended:
                     self._reset_one(i, None, call)
-                self._demand_finite(result.observation, "a non-finite observation", call)
+                self._demand_finite(call)
         return result
 
     def random_state(self) -> dict[str, Any]:
@@ -197,18 +199,23 @@ class GymBatchEnv(BatchEnv):
         answer = self.envs[index].reset(seed=seed)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise WrongAnswer(f"must return (observation, info), not {shown(answer)}")
-        self._elapsed[index] = 0
+        self._began[index] = self._steps
         self._keep(index, answer[0])
 
-    def _step_one(self, index: int, action: FloatArray) -> tuple[Any, Any, Any, Any, Any]:
+    def _as_given(self, actions: FloatArray) -> Any:
+        """Return actions (N, A) as the environments take them, N of them, all converted at once."""
+        if self.clip_actions:
+            actions = np.minimum(np.maximum(actions, self.action_low), self.action_high)
+        return self.action_layout.decode_all(actions)
+
+    def _step_one(self, index: int, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Step one environment; return observation, reward, cost and the flags as they came."""
-        raw_action = self._decode(action)
         before = self._raw[index]
-        answer = self.envs[index].step(raw_action)
+        answer = self.envs[index].step(action)
         observation, reward, cost, terminated, truncated, info = split_step(answer)
         if self.cost_fn is not None:
             with ForeignCall("cost_fn", self._stepping.owner, self.cost_fn, index):
-                cost = self.cost_fn(before, raw_action, observation, info)
+                cost = self.cost_fn(before, action, observation, info)
         elif self.cost_terms:
             cost = named_costs(info, self.cost_terms)
         if cost is None:
@@ -255,10 +262,10 @@ class GymBatchEnv(BatchEnv):
             saved = random_state_of(env)
         with self._resetting as call:
             self._reset_one(0, 0, call)
-        action = np.clip(np.zeros(self.action_size), self.action_low, self.action_high)
+        actions = np.clip(np.zeros((1, self.action_size)), self.action_low, self.action_high)
         with self._stepping as call:
             call.copy = 0
-            observation, _, cost, _, _ = self._step_one(0, action)
+            observation, _, cost, _, _ = self._step_one(0, self._as_given(actions)[0])
             self._keep(0, observation)
             names = self.cost_terms or numbered_costs(numbers(cost, "a cost").size)
         if saved is not None:
@@ -268,9 +275,15 @@ class GymBatchEnv(BatchEnv):
             base._np_random = None
         return names
 
-    def _demand_finite(self, values: FloatArray, what: str, call: ForeignCall) -> None:
-        finite = np.isfinite(values)
-        if not finite.all():
-            call.copy = int(np.argwhere(~finite)[0][0])
-            when = f"step {self._elapsed[call.copy]} of its episode"
-            raise WrongAnswer(f"gave {what}, {when}: `cspo.check_env` may tell more")
+    def _demand_finite(self, call: ForeignCall) -> None:
+        """Refuse results that are not finite, by the copy and the step that gave them."""
+        # A product with zeros is zero unless something is not finite: one pass, nothing allocated.
+        if self._numbers.dot(self._zeros) == 0.0:
+            return
+        for name in ("observation", "reward", "cost"):
+            wrong = np.argwhere(~np.isfinite(getattr(self._result, name)))
+            if len(wrong):
+                call.copy = int(wrong[0][0])
+                when = f"step {self._steps - self._began[call.copy]} of its episode"
+                hint = "`cspo.check_env` may tell more"
+                raise WrongAnswer(f"gave a non-finite {name}, {when}: {hint}")

@@ -43,6 +43,11 @@ class ObservationLayout:
         self.box = description["kind"] == "box"
         self.shape = self.leaves[0].shape if self.box else (self.size,)
 
+    @property
+    def is_image(self) -> bool:
+        """Whether observations are images: bytes in three dimensions."""
+        return self.box and len(self.shape) == 3 and self.leaves[0].dtype == "uint8"
+
     @cached_property
     def as_is(self) -> NDArray[np.bool_] | None:
         """Which columns (D,) are not to be standardised, options and bits; None if none is."""
@@ -172,6 +177,13 @@ class ActionLayout:
         if not self.nested:
             return decoders[0]
         return lambda row: _assemble(self.description, iter([one(row) for one in decoders]))
+
+    def decode_all(self, rows: FloatArray) -> Any:
+        """Return the raw actions of rows (N, A), N of them; those of a box are made at once."""
+        leaf = self.leaves[0]
+        if self.description["kind"] == "box" and np.dtype(leaf.dtype).kind == "f":
+            return rows.astype(leaf.dtype).reshape(-1, *leaf.shape)
+        return [self.decode(row) for row in rows]
 
     def encode(self, action: Any) -> FloatArray:
         """Return the row (A,) of a raw action."""

@@ -14,9 +14,13 @@ from cspo.envs.batch import BatchEnv
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.foreign_batch import surrounded
 from cspo.envs.gym_batch import CostFunction, GymBatchEnv
-from cspo.envs.modules import check_factory, import_named, missing_module
+from cspo.envs.modules import check_factory, import_of_user
 from cspo.envs.native import check_native, make_native
+from cspo.envs.settings import WorkerSettings
 from cspo.envs.tasks import FACTS, NAMESPACE, native_name
+from cspo.envs.vector_batch import VectorBatchEnv
+from cspo.envs.vector_facts import is_vector_env
+from cspo.envs.workers.batch import WorkerBatchEnv
 from cspo.errors import CspoError, nearest, users_place
 
 _BATCH_ENV_NAMES = (
@@ -32,54 +36,81 @@ def make_batch(
     cost_fn: CostFunction | None = None,
     cost_terms: Sequence[str] = (),
     env_options: Mapping[str, Any] | None = None,
+    workers: WorkerSettings | int = 0,
 ) -> BatchEnv:
     """Return `num_envs` copies of `env` as a `BatchEnv`.
 
     Args:
         env: A native task ("SafetyHopperVelocity-v1"), a Gymnasium id, "module:factory", a factory
             (called once per copy, or once for all if it takes `num_envs`), one environment (then
-            `num_envs` must be 1), or a `BatchEnv`; one of your own comes back in a shell that says
-            what goes wrong in it.
-        num_envs: Number of copies; a `BatchEnv` brings its own.
+            `num_envs` must be 1), a Gymnasium `VectorEnv`, or a `BatchEnv`; one of your own comes
+            back in a shell that says what goes wrong in it.
+        num_envs: Number of copies; a `BatchEnv` or `VectorEnv` brings its own.
         threads: Threads that step a native task; other environments are stepped one after another.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without
             its own cost.
         cost_terms: Terms of the cost to constrain one by one, K of them: those of a native task
             (`cspo tasks`), or, of any other environment, the values `info["cost_TERM"]` of a step.
         env_options: Keyword arguments for a native task, for `gymnasium.make` or for the factory.
+        workers: Processes over which the copies are spread, for slow environments that are made by
+            a name or an importable factory; 0 steps them in this process.
 
     Raises:
         CspoError: Says in words what is wrong with the name or the environment.
     """
     options, terms = dict(env_options or {}), tuple(cost_terms)
+    spread = WorkerSettings(workers) if isinstance(workers, int) else workers
     if cost_fn is not None and terms:
         raise CspoError("cost_fn and cost_terms both say what the cost is: give one of them.")
-    if options and is_environment(env):
-        made = "an environment that is made by name or by a factory"
-        raise CspoError(f"env_options are for {made}, not for an object.")
-    if is_batch_env(env):
-        if terms not in ((), tuple(env.cost_names)):
-            given = ", ".join(env.cost_names)
-            raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
-        return surrounded(env)
+    _check_object(env, options, spread.workers)
+    if is_batch_env(env) or is_vector_env(env):
+        return _adapted(env, cost_fn, terms)
     if num_envs < 1:
         raise CspoError(f"num_envs must be at least 1, not {num_envs}.")
     if isinstance(env, str) and (name := native_name(env)) is not None:
         if cost_fn is not None:
             wrap = f"wrap the Gymnasium id {NAMESPACE}{name}"
             raise CspoError(f"{name} has its own cost: leave cost_fn out, or {wrap}.")
-        check_native(name, terms, options)
+        check_native(name, terms, options, spread.workers)
         return make_native(name, num_envs, threads, terms, **options)
     if is_environment(env):
         if num_envs != 1:
             copies = f"one environment cannot be stepped as {num_envs} copies"
             raise CspoError(f"{copies}: pass a factory that makes a new one, or num_envs=1.")
         return GymBatchEnv([env], 1, cost_fn, cost_terms=terms)
+    if spread.workers:
+        return WorkerBatchEnv(env, num_envs, spread, cost_fn, terms, options)
     factory, label = factory_of(env, options), env if isinstance(env, str) else None
     if sizes := sizes_left_open(factory, options):
-        batch = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
-        return make_batch(batch, num_envs, threads, cost_fn, terms)
+        made = _call_once(factory, sizes, num_envs=num_envs, threads=threads)
+        return _adapted(made, cost_fn, terms, label, made_here=True)
     return GymBatchEnv(factory, num_envs, cost_fn, label, cost_terms=terms)
+
+
+def _adapted(
+    env: Any,
+    cost_fn: CostFunction | None,
+    terms: tuple[str, ...],
+    label: str | None = None,
+    made_here: bool = False,
+) -> BatchEnv:
+    """Return an environment that steps all its copies itself as one of ours."""
+    if is_vector_env(env):
+        return VectorBatchEnv(env, cost_fn, label, terms, made_here)
+    if terms not in ((), tuple(env.cost_names)):
+        given = ", ".join(env.cost_names)
+        raise CspoError(f"this BatchEnv gives the costs {given}, not {', '.join(terms)}.")
+    return surrounded(env)
+
+
+def _check_object(env: Any, options: Mapping[str, Any], workers: int) -> None:
+    """Refuse options and workers for an environment that is there already, in this process."""
+    if options and is_environment(env):
+        made = "an environment that is made by name or by a factory"
+        raise CspoError(f"env_options are for {made}, not for an object.")
+    if workers and (is_environment(env) or is_batch_env(env)):
+        needed = "pass a function that makes one, or its name, or set workers to 0"
+        raise CspoError(f"an object cannot be stepped in other processes: {needed}.")
 
 
 def is_environment(env: Any) -> bool:
@@ -118,8 +149,10 @@ def sizes_left_open(factory: Callable[..., Any], options: Mapping[str, Any]) -> 
 def _call_once(factory: Callable[..., Any], sizes: set[str], **values: int) -> Any:
     with ForeignCall("the function that makes the environment", code=factory):
         made = factory(**{name: values[name] for name in sizes})
-    if not is_batch_env(made):
-        needed = "a function that takes num_envs makes all copies at once, as a BatchEnv"
+    if not is_batch_env(made) and not is_vector_env(made):
+        needed = (
+            "a function that takes num_envs makes all copies at once, as a BatchEnv or VectorEnv"
+        )
         raise CspoError(f"{needed}; this one returned {type(made).__name__}.")
     return made
 
@@ -149,7 +182,7 @@ def _factory_called(name: str, options: Mapping[str, Any]) -> Callable[[], Any]:
     """Return what makes the environment of that name: a module's factory, or Gymnasium."""
     module_name, colon, rest = name.partition(":")
     if colon:
-        module = _import(module_name, name)
+        module = import_of_user(module_name, name)
         if callable(factory := getattr(module, rest, None)):
             check_factory(factory, name)
             return _with_options(factory, name, options)
@@ -192,14 +225,3 @@ def _newest_version(name: str) -> int | None:
     except Exception:  # Gymnasium's own error for a malformed id
         return None
     return find_highest_version(namespace, short) if version is None else None
-
-
-def _import(module_name: str, asked: str) -> Any:
-    """Import the module of a factory, or say why that cannot be."""
-    with ForeignCall(f"importing {module_name} for {asked!r}"):
-        try:
-            return import_named(module_name, asked)
-        except ModuleNotFoundError as fault:
-            if fault.name not in (module_name, module_name.partition(".")[0]):
-                raise  # it is there, and something that it imports is not
-            raise CspoError(missing_module(module_name, asked)) from fault

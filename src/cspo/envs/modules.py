@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cspo.envs.foreign import ForeignCall
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError
 
@@ -126,6 +127,17 @@ def import_named(module: str, asked: str) -> Any:
             os.chdir(here[0])
 
 
+def import_of_user(module: str, asked: str) -> Any:
+    """Import the module of a factory, or say why that cannot be, in words."""
+    with ForeignCall(f"importing {module} for {asked!r}"):
+        try:
+            return import_named(module, asked)
+        except ModuleNotFoundError as fault:
+            if fault.name not in (module, module.partition(".")[0]):
+                raise  # it is there, and something that it imports is not
+            raise CspoError(missing_module(module, asked)) from fault
+
+
 def missing_module(module: str, asked: str) -> str:
     """Return the sentence about a module that is not there."""
     return f"there is no module {module!r} (asked for by {asked!r}) here or installed."
@@ -139,8 +151,8 @@ def refuse_standard(module: str, asked: str) -> Place | None:
     return place
 
 
-def check_factory(factory: Any, asked: str) -> None:
-    """Refuse what is callable but was never meant to make an environment.
+def check_factory(factory: Any, asked: str, made: str = "environments") -> None:
+    """Refuse what is callable but was never meant to make environments, or networks.
 
     What counts is where it was defined, not the module that it was taken from: `from os import
     system` does not make a factory of it.
@@ -148,13 +160,13 @@ def check_factory(factory: Any, asked: str) -> None:
     while isinstance(factory, functools.partial):
         factory = factory.func
     home = getattr(factory, "__module__", None) or type(factory).__module__
-    is_environment = hasattr(factory, "step") and hasattr(factory, "reset")
+    is_fine = made == "environments" and hasattr(factory, "step") and hasattr(factory, "reset")
     place = place_of(str(home))
     standard = str(home).partition(".")[0] in sys.stdlib_module_names
     if standard if place is None else place.is_standard:
         what = f"{home} is a module of Python itself"
-    elif str(home).partition(".")[0] in TOOLS and not is_environment:
-        what = f"it is a function of {home}, and no class of environments"
+    elif str(home).partition(".")[0] in TOOLS and not is_fine:
+        what = f"it is a function of {home}, and no class of {made}"
     else:
         return
-    raise CspoError(f"{asked!r} is no factory of environments: {what}.")
+    raise CspoError(f"{asked!r} is no factory of {made}: {what}.")

@@ -74,9 +74,14 @@ def native_options(row: TaskRow) -> tuple[str, ...]:
     return "time_limit", "stepper", *FACTS[row.name].options
 
 
-def check_native(name: str, cost_terms: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Refuse cost terms and options that the native task `name` does not take."""
+def check_native(
+    name: str, cost_terms: Sequence[str], options: Mapping[str, Any], workers: int = 0
+) -> None:
+    """Refuse cost terms, options and workers that the native task `name` does not take."""
     row = task_row(name)
+    if workers:
+        threads = "is stepped by threads of this process (--threads) and needs no workers"
+        raise CspoError(f"{row.name} {threads}: leave --workers out.")
     row.check_cost_terms(cost_terms)
     known = native_options(row)
     for option, value in options.items():

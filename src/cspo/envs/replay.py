@@ -52,6 +52,10 @@ class Replay(ABC):
         """Return the shape of one row of each key that a file must or may have."""
         return self._common
 
+    def optional(self) -> frozenset[str]:
+        """Return keys of the state before a step that a file may lack."""
+        return frozenset()
+
     def outcome(self, result: StepResult) -> dict[str, Any]:
         """Return what every task tells of a step, by key."""
         return {

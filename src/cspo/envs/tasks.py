@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cspo.envs.facts import TaskRow
 from cspo.envs.navigation.facts import TASKS as NAVIGATION
 from cspo.envs.navigation.facts import NavigationTask
@@ -12,6 +14,12 @@ from cspo.errors import CspoError, nearest
 NAMESPACE = "cspo/"  # in front of a native task's name in Gymnasium's registry
 # In the order of the benchmark.
 FACTS: dict[str, VelocityTask | NavigationTask] = {**VELOCITY, **NAVIGATION}
+
+
+def add_tasks(tasks: Mapping[str, NavigationTask]) -> None:
+    """Add tasks of a user's own to the table."""
+    NAVIGATION.update(tasks)
+    FACTS.update(tasks)
 
 
 def native_tasks() -> list[TaskRow]:
@@ -33,8 +41,13 @@ def task_row(name: str) -> TaskRow:
     return FACTS[short].row
 
 
+def is_unknown(name: str) -> bool:
+    """Whether a name looks like that of a native task, and is none that is known."""
+    foreign = ":" in name or "/" in name or not name.startswith("Safety")
+    return native_name(name) is None and not foreign
+
+
 def check_task_name(name: str) -> None:
     """Refuse a misspelt native task; other names are left to Gymnasium."""
-    foreign = ":" in name or "/" in name or not name.startswith("Safety")
-    if native_name(name) is None and not foreign:
+    if is_unknown(name):
         raise CspoError(f"there is no task {name!r}: {nearest(name, FACTS)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,14 +31,15 @@ def collect(
         seed: Seed of the reset in the first epoch of a run, None later.
     """
     shape = (steps, env.num_envs)
-    observation = np.empty((*shape, env.observation_size), np.float32)
     actor, normaliser, distribution = policy.actor, policy.normaliser, policy.actor.distribution
+    observation = np.empty((*shape, env.observation_size), normaliser.dtype)
     action = distribution.noise(rng, shape, actor.log_std)  # becomes the action step by step
     reward, cost = np.empty(shape), np.empty((*shape, len(env.cost_names)))
     terminated, truncated = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    lost = np.zeros(shape, dtype=bool) if hasattr(env, "lost") else None
     in_units = ActionScaling(env.action_low, env.action_high, len(distribution.choices))
     path_end: list[tuple[int, int]] = []
-    path_end_observation: list[NDArray[np.float32]] = []
+    path_end_observation: list[NDArray[Any]] = []
 
     raw = env.reset(seed)
     _check_reset(raw)
@@ -45,6 +48,8 @@ def collect(
         observation[t] = normaliser(raw)
         result = env.step(in_units(distribution.sample(actor.outputs(observation[t]), action[t])))
         raw, reward[t], cost[t], terminated[t], truncated[t], final = result
+        if lost is not None:
+            lost[t] = env.lost  # type: ignore[attr-defined]
         ended = terminated[t] | truncated[t]
         last = final[ended]
         if not np.isfinite(raw.sum() + reward[t].sum() + cost[t].sum() + last.sum()):
@@ -60,12 +65,15 @@ def collect(
     path_end.extend((steps - 1, int(n)) for n in cut)
     path_end_observation.extend(normaliser(raw[cut]))
     ends = np.array(path_end, dtype=np.int64).reshape(-1, 2)
-    last = np.array(path_end_observation, dtype=np.float32).reshape(-1, env.observation_size)
-    return Rollout(observation, action, reward, cost, terminated, truncated, ends, last)
+    last = np.array(path_end_observation, dtype=normaliser.dtype).reshape(-1, env.observation_size)
+    return Rollout(observation, action, reward, cost, terminated, truncated, ends, last, lost)
 
 
 def finished_episodes(rollout: Rollout) -> Episodes:
-    """Return the episodes that terminated or timed out; one cut by the epoch's end is none."""
+    """Return the episodes that terminated or timed out.
+
+    One cut by the end of the epoch, or of the worker that stepped it, is none.
+    """
     ended = rollout.terminated | rollout.truncated
     t, n = np.nonzero(ended)  # in order of time
     steps, num_envs = ended.shape
@@ -79,6 +87,9 @@ def finished_episodes(rollout: Rollout) -> Episodes:
     for i, (end, env) in enumerate(zip(t, n, strict=True)):
         start[i] = previous_end[env]
         previous_end[env] = end + 1
+    if rollout.lost is not None:
+        whole = ~rollout.lost[t, n]
+        t, n, start = t[whole], n[whole], start[whole]
     return Episodes(
         total_reward[t + 1, n] - total_reward[start, n],
         total_cost[t + 1, n] - total_cost[start, n],

@@ -19,6 +19,8 @@ class Normaliser:
     it passes unchanged.
     """
 
+    dtype: type[np.generic] = np.float32  # of what networks see
+
     def __init__(
         self,
         size: int,

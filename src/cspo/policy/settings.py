@@ -12,12 +12,20 @@ def _layers(sizes: tuple[int, ...]) -> str | None:
     return None if fine else "needs at least one layer, each of at least one unit"
 
 
+def _network(name: str) -> str | None:
+    fine = name in ("auto", "mlp") or ":" in name or name.startswith("<")
+    return None if fine else "is auto, mlp, or module:factory of a network of your own"
+
+
 @dataclass(frozen=True)
 class PolicySettings:
     """The networks and what they see."""
 
     hidden_sizes: tuple[int, ...] = setting((64, 64), _layers)
     """Hidden layers of the actor and of every critic."""
+    network: str = setting("auto", _network)
+    """The compiled MLP, and a convolution network for images ("auto"), the MLP for images as well
+    ("mlp"), or `module:factory` of your own in PyTorch, see docs/own-network.md."""
     log_std_init: float = setting(0.0, finite)
     """Initial log standard deviation of the policy."""
     normalise_observations: bool = True

@@ -59,7 +59,7 @@ class RunFolder:
         self.path, self.config, self._named = path.absolute(), config, named
         self._before = config  # the settings it stopped with
         self._changed = False  # whether config.toml is to say something else
-        self._with_task = True  # whether the user has agreed to what its task imports
+        self._agreed: dict[str, bool] = {}  # to what its task and its network import; see `trust`
         self.notes: list[str] = []
         self.sinks: list[Sink] = []
         self._lock = lock
@@ -111,6 +111,7 @@ class RunFolder:
         changes: dict[str, Any],
         *,
         env: Any = None,
+        policy: Any = None,
         trusted: bool = False,
     ) -> RunFolder:
         """Open a run to continue it, with some settings changed; `restore` goes on from here.
@@ -119,6 +120,7 @@ class RunFolder:
             path: The folder.
             changes: Settings that change from here on.
             env: The environment, or its name, if the caller has one.
+            policy: The same of its network.
             trusted: Whether the code that the folder names may be imported, whosever it is.
 
         Raises:
@@ -128,9 +130,10 @@ class RunFolder:
         plugin = changes.get("plugin")
         read = load_config(path, plugin)
         kept = trust.agreed_plugin(path, read, plugin, trusted)
-        if env is None:
-            trust.require(path, trust.task_code(read), trusted)
+        trust.allowed_network(read, policy, trusted)
         config = _checked(load_settings(path) | {"plugin": kept}, path, None)
+        if env is None:  # after the plugin, which may hold the task
+            trust.require(path, trust.task_code(read), trusted)
         if unknown := set(changes) - CHANGEABLE:
             allowed, refused = (", ".join(sorted(names)) for names in (CHANGEABLE, unknown))
             raise CspoError(
@@ -138,22 +141,23 @@ class RunFolder:
             )
         run = cls(path, with_settings(config, **changes) if changes else config, hold(path), path)
         run._before, run._changed = config, bool(changes)
-        run._with_task = env is None or env == config.task
+        run._agreed["with_task"] = env is None or env == config.task
+        run._agreed["with_network"] = policy is None or policy == config.network
         return run
 
-    def restore(self, trainer: Trainer) -> None:
+    def restore(self, trainer: Trainer, policy: Any = None) -> None:
         """Put a trainer where the run stopped, and bring the files back to that epoch.
 
         Where the run stopped before its first checkpoint, the trainer stays at its beginning: being
         the same settings and the same seed, it becomes the run it would have been. Nothing is
-        written before a state has been found and loaded.
+        written before a state has been found and loaded. `policy` is the network the user gave.
         """
         folder, rows = self.path / "checkpoints", self._progress.complete_rows()
         with writes_to(f"run folder {self.shown}"):
             refuse_link(folder)
 
         def accept(state: dict[str, Any]) -> None:
-            check_state(state, self._before)
+            check_state(state, self._before, policy)
             try:
                 trainer.load_state_dict(state)
             except CspoError:
@@ -175,7 +179,7 @@ class RunFolder:
             self.notes += self._progress.rewind(trainer.epoch, (state or {}).get("progress"))
             if self._changed:
                 write_config(self.path, self.config)
-        trust.remember(self.path, self.config, with_task=self._with_task)
+        trust.remember(self.path, self.config, **self._agreed)
 
     def keep(self, report: EpochReport, trainer: Trainer) -> None:
         """Keep an epoch that is done: its numbers, and a checkpoint if one is due.

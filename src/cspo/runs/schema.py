@@ -11,6 +11,7 @@ Compiled code trusts the lengths of its arrays: what passes here is safe to comp
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,12 +20,14 @@ import numpy as np
 from cspo.algorithms.registry import get_algorithm, is_built_in
 from cspo.config import TrainConfig
 from cspo.envs.layout import ActionLayout, ObservationLayout
+from cspo.envs.settings import WorkerSettings
 from cspo.errors import CspoError
 from cspo.policy.distribution import Distribution
+from cspo.policy.network import AUTO, NetworkFault, compare_signatures
 from cspo.policy.networks import parameter_count
 from cspo.runs.checkpoint import DamagedCheckpoint, State
 from cspo.settings import UnknownSettings
-from cspo.setup import EARLIER_FACTS, build_policy
+from cspo.setup import EARLIER_FACTS, build_policy, network_for, observation_layout
 from cspo.train import PARTS, Trainer
 
 NAMES = {"epoch", "cost_limit", "facts", *PARTS, "env"}
@@ -55,18 +58,23 @@ WIDEST = 2**128  # whole numbers: states of random streams, and counters, which 
 WHOLE = 2**53  # and those that are computed with as floating-point numbers, such as counters
 
 
-def check_state(state: State, config: TrainConfig) -> None:
-    """Raise `DamagedCheckpoint` unless a state is one of a run with these settings."""
+def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
+    """Raise `DamagedCheckpoint` unless a state is one of a run with these settings.
+
+    `policy` is the network that the user gave. If it is another than the run's, nothing is damaged:
+    that is a `NetworkFault`.
+    """
     _same_names(state, NAMES | (NEWER & state.keys()), "it")
     _demand(state["epoch"] <= config.epochs, f"it is of epoch {state['epoch']} of {config.epochs}")
     _demand(isinstance(state["env"], dict), "env is not a table")
     _check_streams(state["env"])
     facts = _check_facts(state["facts"], config)
-    _check_network(state, facts, config)
+    _check_network(state, facts, config, policy)
     if isinstance(config.algorithm, UnknownSettings):
-        _check_policy(state, facts, config)
+        _check_policy(state, facts, config, policy)
         return
-    blank = _blank(config, facts)
+    blank = _blank(config, facts, policy)
+    compare_signatures(state["policy"].get("network"), blank.policy.signature)
     for name in ("cost_limit", *PARTS):
         if name == "algorithm" and not is_built_in(get_algorithm(config.algo)):
             # What an algorithm of a user remembers may grow as it likes; its own method reads it.
@@ -144,23 +152,35 @@ def _read(layout: Any, description: Any) -> Any:
     return None if description is None else layout(description)
 
 
-def _check_network(state: State, facts: SimpleNamespace, config: TrainConfig) -> None:
+def _check_network(state: State, facts: SimpleNamespace, config: TrainConfig, policy: Any) -> None:
     """Compare the size of the actor before one is made: sizes may say anything."""
+    _demand(isinstance(state["policy"], dict), "policy is not a table")
     distribution = Distribution.of(facts.action_size, facts.action_choices)
-    sizes = (facts.observation_size, *config.policy.hidden_sizes, distribution.output_size)
-    wanted = parameter_count(sizes) + distribution.gaussians
-    actor = state["policy"].get("actor") if isinstance(state["policy"], dict) else None
+    hidden, layout = config.policy.hidden_sizes, observation_layout(facts)
+    if network_for(config, policy, facts) is None:
+        wanted = parameter_count((facts.observation_size, *hidden, distribution.output_size))
+    elif policy is None and config.policy.network == AUTO:
+        from cspo.policy import convolution
+
+        assert layout is not None
+        wanted = convolution.parameter_count(layout.shape, distribution.output_size, hidden)
+    else:
+        return  # only the user's own code knows the size
+    wanted += distribution.gaussians
+    actor = state["policy"].get("actor")
     found = actor.size if isinstance(actor, np.ndarray) else 0
     _demand(found == wanted, f"policy/actor has {found} numbers, not {wanted}")
 
 
-def _check_policy(state: State, facts: SimpleNamespace, config: TrainConfig) -> None:
+def _check_policy(state: State, facts: SimpleNamespace, config: TrainConfig, policy: Any) -> None:
     """Check what acting needs, where the algorithm is not known here: nobody trains with it."""
     limits, critics = np.zeros(len(facts.cost_names)), state["policy"].get("critics")
     extra = len(critics) - 1 - len(limits) if np.ndim(critics) else 0
     _demand(extra in (0, len(limits)), "policy/critics are of another number")
     _compare(state["cost_limit"], limits, "cost_limit", {})
-    _compare(state["policy"], build_policy(config, facts, extra).state_dict(), "policy", {})
+    built = build_policy(config, facts, extra, policy)
+    compare_signatures(state["policy"].get("network"), built.signature)
+    _compare(state["policy"], built.state_dict(), "policy", {})
 
 
 def _check_rows(saved: Any, epochs: int) -> None:
@@ -198,12 +218,15 @@ class _Sizes(SimpleNamespace):
         raise NotImplementedError
 
 
-def _blank(config: TrainConfig, facts: SimpleNamespace) -> Trainer:
+def _blank(config: TrainConfig, facts: SimpleNamespace, policy: Any) -> Trainer:
     """Return the trainer of a run at its beginning, on sizes in place of an environment."""
     cost_names = tuple(facts.cost_names)
     sizes = vars(facts) | {"num_envs": config.num_envs, "cost_names": cost_names}
     try:
-        return Trainer(config, env=_Sizes(**sizes))
+        in_this_process = dataclasses.replace(config, parallel=WorkerSettings())
+        return Trainer(in_this_process, env=_Sizes(**sizes), policy=policy)
+    except NetworkFault:
+        raise
     except CspoError as fault:
         raise DamagedCheckpoint(f"it does not fit the settings. {fault}") from fault
 
@@ -224,7 +247,7 @@ def _compare(saved: Any, like: Any, path: str, vary: dict[str, range]) -> None:
             _compare(saved[name], inner, f"{path}/{name}", vary)
     elif isinstance(like, np.ndarray):
         _compare_arrays(saved, like, path, vary.get(path))
-    elif isinstance(like, str):  # the kind of a random stream
+    elif isinstance(like, str | list):  # the kind of a random stream, parts of a network
         _demand(saved == like, f"{path} is not {like!r}")
     else:
         _demand(type(saved) is type(like), f"{path} is not {_KINDS[type(like)]}")

@@ -38,6 +38,7 @@ def train(
     *,
     run_dir: Path | str | None = None,
     cost_fn: Any = None,
+    policy: Any = None,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
     file: Path | str | None = None,
@@ -46,12 +47,14 @@ def train(
     """Train a policy and keep the run in a folder.
 
     Args:
-        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), or one
-            environment object (then there is one copy of it). An object is never closed.
+        env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), one
+            environment object (then there is one copy of it), or a `VectorEnv`. An object is never
+            closed.
         algo: Algorithm, see `cspo algos`; by default the one `file` names, else "cspo".
         run_dir: A new folder for the run; by default runs/<task>-<algo>-seed<seed>.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
             cost.
+        policy: What makes your own networks, or its name `module:factory`, see docs/own-network.md.
         quiet: Print no progress.
         sinks: Further places for the numbers of every epoch: objects with `write(report)` and
             `close()`.
@@ -67,7 +70,8 @@ def train(
     if given is not None and (copies := copies_of(given)) is not None:
         settings.setdefault("num_envs", copies)
     config = make_config(env if given is None else object_label(given), algo, file, **settings)
-    return run(config, env=given, cost_fn=cost_fn, run_dir=run_dir, quiet=quiet, sinks=sinks)
+    own: Any = {"env": given, "cost_fn": cost_fn, "policy": policy}
+    return run(config, **own, run_dir=run_dir, quiet=quiet, sinks=sinks)
 
 
 def run(
@@ -75,6 +79,7 @@ def run(
     *,
     env: Any = None,
     cost_fn: Any = None,
+    policy: Any = None,
     run_dir: Path | str | None = None,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
@@ -84,7 +89,7 @@ def run(
     name = f"{task}-{config.algo}-seed{config.seed}"
     folder = Path(run_dir) if run_dir else free_folder(RUNS, name)
     try:
-        trainer = Trainer(config, env=env, cost_fn=cost_fn, run_dir=folder)
+        trainer = Trainer(config, env=env, cost_fn=cost_fn, policy=policy, run_dir=folder)
     except BaseException:
         if run_dir is None and not any(folder.iterdir()):
             folder.rmdir()
@@ -97,6 +102,7 @@ def resume(
     *,
     env: Any = None,
     cost_fn: Any = None,
+    policy: Any = None,
     trust: bool = False,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
@@ -109,14 +115,17 @@ def resume(
         env: The environment object or factory, if the run used one; or its name, to say that this
             is what may be imported.
         cost_fn: The cost function, if the run used one.
-        trust: Import the code that the run names, its task or plugin, also if the run was not
-            started by this user here. See SECURITY.md.
+        policy: What makes the networks, if the run used such an object; or its name, to say that
+            this is what may be imported.
+        trust: Import the code that the run names, its task, network or plugin, also if the run was
+            not started by this user here. See SECURITY.md.
         quiet: Print no progress.
         sinks: As in `train`.
-        **changes: `total_steps` or `threads`; everything else stays as it was. `plugin` if that
-            file has moved.
+        **changes: `total_steps`, or what changes no result, such as `threads` and `workers`;
+            everything else stays as it was. `plugin` if that file has moved.
     """
-    trainer = Trainer.resume(run_dir, env=env, cost_fn=cost_fn, trust=trust, **changes)
+    own: Any = {"env": env, "cost_fn": cost_fn, "policy": policy}
+    trainer = Trainer.resume(run_dir, **own, trust=trust, **changes)
     return train_to_end(trainer, quiet=quiet, sinks=sinks)
 
 
@@ -185,8 +194,9 @@ def _finish(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> 
 
 def how_to_resume(config: TrainConfig, folder: Path) -> str:
     """Return the sentence that tells how to continue a run that stopped."""
-    if config.task.startswith("<"):
-        return f'continue with cspo.resume("{folder}", env=...)'
+    objects = {"env": config.task, "policy": config.network}
+    if again := [f", {name}=..." for name, label in objects.items() if label.startswith("<")]:
+        return f'continue with cspo.resume("{folder}"{"".join(again)})'
     return f"continue with: cspo train --resume {folder}"
 
 

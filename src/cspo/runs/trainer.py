@@ -29,6 +29,7 @@ class Trainer(Loop):
         env: An environment object or factory; by default the one that `config.task` names.
         cost_fn: `cost_fn(observation, action, next_observation, info)` for an environment without a
             cost.
+        policy: What makes your own networks, or its name `module:factory`, see docs/own-network.md.
         run_dir: Folder to keep the run in; by default nothing is written.
     """
 
@@ -38,6 +39,7 @@ class Trainer(Loop):
         *,
         env: Any = None,
         cost_fn: Any = None,
+        policy: Any = None,
         run_dir: Path | str | None = None,
     ) -> None:
         # Before there is an environment, which may change the current directory.
@@ -45,8 +47,8 @@ class Trainer(Loop):
         self.run: RunFolder | None = None
         self._in_with, self._owns_env = False, copies_of(env) is None  # made here, no user's object
         try:
-            super().__init__(config, env=env, cost_fn=cost_fn)
-            self.run = None if folder is None else RunFolder.create(folder, config, run_dir)
+            super().__init__(config, env=env, cost_fn=cost_fn, policy=policy)
+            self.run = None if folder is None else RunFolder.create(folder, self.config, run_dir)
         except BaseException:
             self.close()
             raise
@@ -58,6 +60,7 @@ class Trainer(Loop):
         *,
         env: Any = None,
         cost_fn: Any = None,
+        policy: Any = None,
         trust: bool = False,
         **changes: Any,
     ) -> Trainer:
@@ -68,17 +71,19 @@ class Trainer(Loop):
             env: The environment object or factory, if the run used one; or its name, to say that
                 this is what may be imported.
             cost_fn: The cost function, if the run used one.
-            trust: Import the code that the run names, its task or plugin, also if the run was not
-                started by this user here. See SECURITY.md.
-            **changes: Settings to change from here on: `total_steps`, `threads`, or `plugin` if
-                that file has moved.
+            policy: What makes the networks, if the run used such an object; or its name, to say
+                that this is what may be imported.
+            trust: Import the code that the run names, its task, network or plugin, also if the run
+                was not started by this user here. See SECURITY.md.
+            **changes: Settings to change from here on: `total_steps`, what changes no result
+                (`threads`, `workers` ...), or `plugin` if that file has moved.
         """
-        run = RunFolder.reopen(run_dir, changes, env=env, trusted=trust)
+        run = RunFolder.reopen(run_dir, changes, env=env, policy=policy, trusted=trust)
         with ExitStack() as opened:
             opened.callback(run.close)
-            trainer = cls(run.config, env=env, cost_fn=cost_fn)
+            trainer = cls(run.config, env=env, cost_fn=cost_fn, policy=policy)
             opened.callback(trainer.close)
-            run.restore(trainer)
+            run.restore(trainer, policy)
             opened.pop_all()
         trainer.run = run
         return trainer

@@ -1,10 +1,11 @@
 """Whose code a run may import. SECURITY.md says what is promised, and what is not.
 
-A run folder may come from anybody, and its settings name code: a task `module:factory`, a plugin.
-That is imported only if the user names it too, says `--trust`, or started the run: such a run has a
-token, and a mark in the user's state folder, which only who has the user's key can make, ties the
-token to the names, the options and the places of what it imports. A run may be moved, then; but not
-made to import something else, or the same name from somewhere else.
+A run folder may come from anybody, and its settings name code: a task or a network
+`module:factory`, a plugin. That is imported only if the user names it too, says `--trust`, or
+started the run: such a run has a token, and a mark in the user's state folder, which only who has
+the user's key can make, ties the token to the names, the options and the places of what it imports.
+A run may be moved, then; but not made to import something else, or the same name from somewhere
+else.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from typing import Any, NamedTuple
 from cspo.algorithms.registry import algorithm_names
 from cspo.config import TrainConfig
 from cspo.envs.modules import missing_module, names_code, refuse_standard
+from cspo.envs.tasks import is_unknown
 from cspo.errors import CspoError
-from cspo.plugins import is_file_name, missing, plugin_place
+from cspo.plugins import is_file_name, load_plugin, missing, plugin_place
+from cspo.policy.network import is_named
 from cspo.runs.files import read_plain, write_text
 
 STATE = "CSPO_STATE_DIR"  # environment variable: where keys and marks are kept
@@ -39,7 +42,7 @@ class Untrusted(CspoError):
 class NamedCode(NamedTuple):
     """Code that the settings of a run name."""
 
-    setting: str  # "task" or "plugin"
+    setting: str  # "task", "network" or "plugin"
     name: str
     options: dict[str, Any]
     place: str | None  # where it would be imported from; None if it is not there
@@ -65,12 +68,23 @@ def task_code(config: TrainConfig) -> list[NamedCode]:
     task, options = config.task, config.environment.env_options
     if task.startswith("<") or not names_code(task, options):
         return []
-    module, colon, _ = task.partition(":")
-    if not colon:
+    if ":" not in task:
         return [NamedCode("task", task, options, "Gymnasium")]
-    if (place := refuse_standard(module, task)) is None:
-        raise CspoError(missing_module(module, task))
-    return [NamedCode("task", task, options, place.path)]
+    return [NamedCode("task", task, options, _place_named(task))]
+
+
+def network_code(config: TrainConfig) -> list[NamedCode]:
+    """Return the code that making the networks of a run imports, if any; raises `CspoError`."""
+    name = config.policy.network
+    return [NamedCode("network", name, {}, _place_named(name))] if is_named(name) else []
+
+
+def _place_named(name: str) -> str:
+    """Return where the module of `module:factory` is."""
+    module = name.partition(":")[0]
+    if (place := refuse_standard(module, name)) is None:
+        raise CspoError(missing_module(module, name))
+    return place.path
 
 
 def plugin_code(config: TrainConfig) -> list[NamedCode]:
@@ -96,11 +110,33 @@ def require(folder: Path, code: Sequence[NamedCode], trust: bool) -> None:
 
 
 def allowed_task(config: TrainConfig, trust: bool) -> str | None:
-    """Return the task of a run if it names code, which may be imported; None if it names none."""
+    """Return the task of a run if it names code, which may be imported; None if it names none.
+
+    A task that is in the run's plugin is made known by loading that.
+    """
+    if config.folder is not None and config.plugin is not None and is_unknown(config.task):
+        require(config.folder, plugin_code(config), trust)
+        load_plugin(config.plugin)
     code = [] if config.folder is None else task_code(config)
     for one in code:
         require(config.folder or Path(), [one], trust)
     return config.task if code else None
+
+
+def allowed_network(config: TrainConfig, policy: Any, trust: bool) -> Any:
+    """Return the network to load a run with: what the user gave, else its name if it may be used.
+
+    None if the run names none.
+    """
+    name = config.policy.network
+    if policy is not None:
+        if isinstance(policy, str) and is_named(name) and policy != name:
+            raise CspoError(f"The run was trained with --network {_shown(name)}, not {policy}.")
+        return policy
+    code = [] if config.folder is None else network_code(config)
+    for one in code:
+        require(config.folder or Path(), [one], trust)
+    return name if code else None
 
 
 def agreed_plugin(folder: Path, config: TrainConfig, named: str | None, trust: bool) -> str | None:
@@ -112,10 +148,13 @@ def agreed_plugin(folder: Path, config: TrainConfig, named: str | None, trust: b
         named: The plugin that the user names, which takes the place of the folder's.
         trust: Whether the user trusts the folder.
     """
-    is_known = config.algo in algorithm_names()  # built in, or registered by this program
+    # Built in, or registered by this program.
+    has_task = not is_unknown(config.task)
+    is_known = has_task and config.algo in algorithm_names()
+    of_plugin = f"algorithm {config.algo!r}" if has_task else f"task {config.task!r}"
     if named is not None or config.plugin is None:
         if not is_known:
-            what = f"The algorithm {config.algo!r} of {folder} is not built in"
+            what = f"The {of_plugin} of {folder} is not built in"
             raise CspoError(f"{what}: pass --plugin with the file that has it.")
         return named
     try:
@@ -126,7 +165,7 @@ def agreed_plugin(folder: Path, config: TrainConfig, named: str | None, trust: b
             raise
         return None
     if code.place is None and not is_known:
-        holds = f"It holds the algorithm {config.algo!r} of {folder}"
+        holds = f"It holds the {of_plugin} of {folder}"
         raise CspoError(f"{missing(config.plugin)} {holds}: pass --plugin with where it is.")
     return None if code.place is None else config.plugin
 
@@ -140,7 +179,9 @@ def is_own(folder: Path, code: NamedCode) -> bool:
     return False
 
 
-def remember(folder: Path, config: TrainConfig, *, with_task: bool = True) -> None:
+def remember(
+    folder: Path, config: TrainConfig, *, with_task: bool = True, with_network: bool = True
+) -> None:
     """Mark a run as this user's own; where nothing can be kept, it is not, and nothing is said.
 
     Settings that come from another run folder, and that nobody has agreed to, make no mark.
@@ -149,10 +190,12 @@ def remember(folder: Path, config: TrainConfig, *, with_task: bool = True) -> No
         folder: The run folder.
         config: Settings that the user has agreed to.
         with_task: Whether that includes what the task imports, or the environment came otherwise.
+        with_network: The same for the network.
     """
     with contextlib.suppress(OSError, CspoError):
         code, state = plugin_code(config), state_folder()
         code += task_code(config) if with_task else []
+        code += network_code(config) if with_network else []
         if not code or state is None or config.folder is not None:
             return
         _make_key(state)

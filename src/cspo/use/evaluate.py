@@ -45,7 +45,9 @@ def evaluate(
     deterministic: bool | None = None,
     env: Any = None,
     cost_fn: Any = None,
+    policy: Any = None,
     trust: bool = False,
+    workers: int | None = None,
 ) -> list[EvaluationRow]:
     """Measure a policy on complete episodes, without changing it.
 
@@ -62,30 +64,35 @@ def evaluate(
         env: The environment object or factory, if the run used one; or a name, to say that this
             is what may be imported.
         cost_fn: The cost function, if the run used one.
-        trust: Import the code that the run names as its task, also if the run was not started by
-            this user here. See SECURITY.md.
+        policy: As in `load`.
+        trust: Import the code that the run names as its task or network, also if the run was not
+            started by this user here. See SECURITY.md.
+        workers: Processes over which the environments are spread, as in training; by default as
+            many as the run had if its environment is made by name, and 0 for one that is passed.
 
     Returns:
         One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the
         violation rate is Wilson's.
     """
-    policy = run if isinstance(run, TrainedPolicy) else load(run)
+    trained = run if isinstance(run, TrainedPolicy) else load(run, policy=policy, trust=trust)
     if episodes < 1:
         raise CspoError(f"--episodes must be at least 1, not {episodes}.")
     check_memory(f"The results of {episodes} episodes", {"--episodes": episodes * EPISODE_BYTES})
-    seed = policy.config.seed if seed is None else seed
+    seed = trained.config.seed if seed is None else seed
     if seed < 0:
         raise CspoError(f"--seed must not be negative, not {seed}.")
     owns_env = env is None or isinstance(env, str)
-    env = allowed_task(policy.config, trust) if env is None else env
+    if workers is None:
+        workers = trained.config.parallel.workers if owns_env else 0
+    env = allowed_task(trained.config, trust) if env is None else env
     copies = copies_of(env) or min(episodes, PARALLEL)
-    batch = make_environment(policy.config, env, cost_fn, copies)
+    batch = make_environment(trained.config, env, cost_fn, copies, workers=workers)
     modes = (False, True) if deterministic is None else (deterministic,)
     try:
-        policy.check_sizes(batch)
-        return [_row(policy, _play(policy, batch, episodes, seed, mode), mode) for mode in modes]
+        trained.check_sizes(batch)
+        return [_row(trained, _play(trained, batch, episodes, seed, mode), mode) for mode in modes]
     finally:
-        if owns_env:
+        if owns_env or workers:
             batch.close()
 
 

@@ -19,6 +19,7 @@ from cspo.runs.checkpoint import load as load_checkpoint
 from cspo.runs.console import Console
 from cspo.runs.folder import load_config
 from cspo.runs.schema import check_state
+from cspo.runs.trust import allowed_network
 from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
@@ -44,8 +45,11 @@ class TrainedPolicy:
         action_layout: How flat actions become raw ones; None if they are.
     """
 
-    def __init__(self, config: TrainConfig, state: dict[str, Any]) -> None:
-        """Build the policy from a run's settings and the state in one of its checkpoints."""
+    def __init__(self, config: TrainConfig, state: dict[str, Any], policy: Any = None) -> None:
+        """Build the policy from a run's settings and the state in one of its checkpoints.
+
+        `policy` makes its networks, if they are a user's own.
+        """
         facts = EARLIER_FACTS | state["facts"]
         self.config, self.epoch = config, int(state["epoch"])
         self.observation_size = int(facts["observation_size"])
@@ -63,7 +67,7 @@ class TrainedPolicy:
         # What an algorithm that is not known here asked for is what it was given.
         unknown = isinstance(config.algorithm, UnknownSettings)
         extra = len(state["policy"]["critics"]) - 1 - len(self.cost_names) if unknown else None
-        self._policy = build_policy(config, SimpleNamespace(**facts), extra)
+        self._policy = build_policy(config, SimpleNamespace(**facts), extra, policy)
         self._policy.load_state_dict(state["policy"])
         self._rng = stream(config.seed, "policy")
 
@@ -149,24 +153,34 @@ class TrainedPolicy:
 
 
 def load(
-    run_dir: Path | str, checkpoint: Path | str | int | None = None, *, plugin: str | None = None
+    run_dir: Path | str,
+    checkpoint: Path | str | int | None = None,
+    *,
+    policy: Any = None,
+    plugin: str | None = None,
+    trust: bool = False,
 ) -> TrainedPolicy:
-    """Return the policy of a run; nothing that the run names is imported for it.
+    """Return the policy of a run.
 
+    Nothing that the run names is imported for it, but for a network of your own (see SECURITY.md).
     Says so on the error stream if its newest checkpoint is damaged.
 
     Args:
         run_dir: The run's folder.
         checkpoint: A checkpoint file, or the number of epochs after which it was written; by
             default the newest that is not damaged.
+        policy: What makes the networks, if the run used such an object; or its name, to say that
+            this is what may be imported.
         plugin: File or module with the run's algorithm, to be loaded; acting does not need it.
+        trust: Import the network that the run names, also if the run was not started by this user
+            here.
     """
     run_dir = Path(run_dir)
     config = load_config(run_dir, plugin)
-    folder = run_dir / "checkpoints"
+    folder, network = run_dir / "checkpoints", allowed_network(config, policy, trust)
 
     def accept(state: dict[str, Any]) -> None:
-        check_state(state, config)
+        check_state(state, config, network)
 
     if checkpoint is None:
         state, notes = load_newest(folder, accept=accept)
@@ -175,7 +189,7 @@ def load(
         if state is None:
             command = f"cspo train --resume {run_dir}"
             raise CspoError(f"{run_dir} has no checkpoint yet: train it first, `{command}`.")
-        return TrainedPolicy(config, state)
+        return TrainedPolicy(config, state, network)
     if isinstance(checkpoint, int):
         checkpoint = path_of(folder, checkpoint)
     path = Path(checkpoint)
@@ -183,7 +197,7 @@ def load(
         epochs = [str(epoch_of(one)) for one in list_checkpoints(folder)]
         kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
         raise CspoError(f"There is no checkpoint {path}. {kept}")
-    return TrainedPolicy(config, load_checkpoint(path, accept))
+    return TrainedPolicy(config, load_checkpoint(path, accept), network)
 
 
 def _is_flat(observation: Any) -> bool:

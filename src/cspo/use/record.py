@@ -45,7 +45,7 @@ def record(
     path: Path | str,
     episodes: int = 1,
     *,
-    camera: str = "track",
+    camera: str = "follow",
     width: int = 640,
     height: int = 480,
     deterministic: bool = True,
@@ -53,6 +53,7 @@ def record(
     caption: bool = True,
     env: Any = None,
     cost_fn: Any = None,
+    policy: Any = None,
     trust: bool = False,
 ) -> Recording:
     """Film a policy.
@@ -66,7 +67,8 @@ def record(
         run: A run's folder, or a policy from `load`.
         path: The file to write, `.mp4` or `.gif`.
         episodes: Complete episodes to film, one after another.
-        camera: "track" follows the robot, "top" looks down on it; native tasks only.
+        camera: "follow" goes along with the robot, "top" looks down on it; "track", "fixednear",
+            "fixedfar" and "vision" are those of Safety-Gymnasium. Native tasks only.
         width: Of the video in pixels; native tasks only.
         height: Of the video in pixels; native tasks only.
         deterministic: Take the mean of the policy; False draws from it as training did.
@@ -74,24 +76,25 @@ def record(
         caption: Write return and cost so far into the pictures.
         env: As in `evaluate`.
         cost_fn: The cost function, if the run used one.
+        policy: As in `load`.
         trust: As in `evaluate`.
 
     Raises:
         CspoError: If the environment cannot be drawn or the file cannot be written.
     """
     path = check_video(path, episodes, width, height)
-    policy = run if isinstance(run, TrainedPolicy) else load(run)
-    seed = policy.config.seed if seed is None else seed
+    trained = run if isinstance(run, TrainedPolicy) else load(run, policy=policy, trust=trust)
+    seed = trained.config.seed if seed is None else seed
     owns_env = env is None or isinstance(env, str)
-    env = allowed_task(policy.config, trust) if env is None else env
-    batch = _make_drawable(policy, env, cost_fn)
+    env = allowed_task(trained.config, trust) if env is None else env
+    batch = _make_drawable(trained, env, cost_fn)
     with ExitStack() as opened:
         if owns_env:
             opened.enter_context(closing(batch))
-        policy.check_sizes(batch)
+        trained.check_sizes(batch)
         draw, rate = _native_source(batch, camera, width, height, opened) or _own_source(batch)
         film = _Film(path, draw, rate, caption, opened)
-        filmed = _filmed_episodes(policy, batch, film, seed, deterministic)
+        filmed = _filmed_episodes(trained, batch, film, seed, deterministic)
         returns, costs = zip(*islice(filmed, episodes), strict=True)
     assert film.video is not None
     return Recording(path, film.video.frames, film.fps, returns, costs)

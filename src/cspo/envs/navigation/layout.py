@@ -16,7 +16,6 @@ import numpy as np
 
 from cspo.arithmetic import exact_kernel
 from cspo.envs.batch import FloatArray
-from cspo.envs.navigation.parts import EXTENT
 from cspo.envs.physics.calls import call_double
 from cspo.errors import CspoError
 
@@ -25,6 +24,19 @@ TRIES_PER_OBJECT = 100
 TRIES_PER_LAYOUT = 10_000
 TRIES_PER_GOAL = 10_000
 FULL_TURN = 2.0 * math.pi
+
+
+class Rooms(NamedTuple):
+    """Where things may be put: the robot first, then the objects in the order of placement."""
+
+    keepouts: FloatArray  # (1 + M,) two are at least the sum of theirs apart
+    areas: FloatArray  # (1 + M, 4) smallest x and y, largest x and y of the centre
+
+    @classmethod
+    def square(cls, extent: float, keepouts: FloatArray) -> Rooms:
+        """Let everything be anywhere in a square, its whole keepout inside."""
+        far = extent - keepouts
+        return cls(keepouts, np.stack([-far, -far, far, far], axis=1))
 
 
 class Layout(NamedTuple):
@@ -64,21 +76,25 @@ class Stream:
             self._random.random_sample(now - self._now)
         self._now = now
 
-    def draw_layout(self, keepouts: FloatArray) -> Layout:
-        """Draw a world in which the robot and the objects keep their distance, (1 + M,).
+    def draw_layout(self, rooms: Rooms) -> Layout:
+        """Draw a world in which the robot and the objects keep their distance.
 
         Raises:
             CspoError: No such world was found, which does not happen for the shipped tasks.
         """
-        places = np.empty((len(keepouts), 2))
-        if not draw_places(self._next_double, self._state, keepouts, places):
+        places = np.empty((len(rooms.keepouts), 2))
+        if not draw_places(self._next_double, self._state, *rooms, places):
             raise CspoError("the objects of this task do not fit into its square.")
-        return Layout(places, FULL_TURN * self._random.random_sample(len(keepouts)))
+        return Layout(places, FULL_TURN * self._random.random_sample(len(places)))
 
-    def draw_goal(self, keepouts: FloatArray, places: FloatArray, goal: int) -> bool:
+    def draw_goal(self, rooms: Rooms, places: FloatArray, goal: int) -> bool:
         """Draw a place for number `goal`, clear of all others, into `places`; False if none."""
-        source, count = (self._next_double, self._state), len(keepouts)
-        return bool(draw_place(*source, keepouts, places, goal, count, TRIES_PER_GOAL))
+        source, count = (self._next_double, self._state), len(places)
+        return bool(draw_place(*source, *rooms, places, goal, count, TRIES_PER_GOAL))
+
+    def uniform(self, low: float, high: float, count: int) -> FloatArray:
+        """Draw `count` numbers between two bounds."""
+        return self._random.uniform(low, high, count)
 
     def draw_button(self, count: int) -> int:
         """Choose one of `count` buttons."""
@@ -99,12 +115,12 @@ class Stream:
 
 
 @exact_kernel
-def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> Any:
+def draw_places(next_double: Any, source: Any, keepouts: Any, areas: Any, places: Any) -> Any:
     """Place everything, each clear of those before it; all over again when one finds no place."""
     for _ in range(TRIES_PER_LAYOUT):
         placed = 0
         while placed < len(keepouts) and draw_place(
-            next_double, source, keepouts, places, placed, placed, TRIES_PER_OBJECT
+            next_double, source, keepouts, areas, places, placed, placed, TRIES_PER_OBJECT
         ):
             placed += 1
         if placed == len(keepouts):
@@ -114,13 +130,20 @@ def draw_places(next_double: Any, source: Any, keepouts: Any, places: Any) -> An
 
 @exact_kernel
 def draw_place(
-    next_double: Any, source: Any, keepouts: Any, places: Any, which: Any, count: Any, tries: Any
+    next_double: Any,
+    source: Any,
+    keepouts: Any,
+    areas: Any,
+    places: Any,
+    which: Any,
+    count: Any,
+    tries: Any,
 ) -> Any:
     """Draw until number `which` is clear of the first `count`, itself aside; only then write it."""
-    low, high = -EXTENT + keepouts[which], EXTENT - keepouts[which]
+    low_x, low_y, high_x, high_y = areas[which]
     for _ in range(tries):
-        x = low + (high - low) * call_double(next_double, source)
-        y = low + (high - low) * call_double(next_double, source)
+        x = low_x + (high_x - low_x) * call_double(next_double, source)
+        y = low_y + (high_y - low_y) * call_double(next_double, source)
         clear = True
         for other in range(count):
             away_x, away_y = x - places[other, 0], y - places[other, 1]

@@ -6,31 +6,36 @@ import math
 from typing import Any
 
 from cspo.arithmetic import exact_kernel
-from cspo.envs.navigation.parts import LIDAR_BINS, LIDAR_RANGE
+from cspo.envs.navigation.parts import LIDAR_BINS
 
 _FULL_TURN = 2.0 * math.pi
 _BIN = _FULL_TURN / LIDAR_BINS
 
 
 @exact_kernel
-def read_lidars(readings: Any, columns: Any, places: Any, position: Any, rotation: Any) -> None:
+def read_lidars(
+    readings: Any, columns: Any, far: Any, places: Any, position: Any, rotation: Any
+) -> None:
     """Write the lidars of N robots.
 
-    A reading falls from 1 at the robot to 0 at 3 m and beyond. The two neighbours of an object's
-    bin get a share of its reading that grows as the object nears them, so that a small turn changes
-    readings by a small amount.
+    A reading falls from 1 at the robot to 0 at `far` metres and beyond. The two neighbours of an
+    object's bin get a share of its reading that grows as the object nears them, so that a small
+    turn changes readings by a small amount.
 
     Args: readings (N, lidars * 16): the result; columns (M,): where the lidar of each object's
-        class begins; places (N, M, 2): the objects; position (N, 3), rotation (N, 9): the robots.
+        class begins, or -1 if it has none; far: the range; places (N, M, 2): the objects; position
+        (N, 3), rotation (N, 9): the robots.
     """
     readings[:] = 0.0
     for n in range(len(places)):
         for m in range(places.shape[1]):
+            if columns[m] < 0:
+                continue
             x, y = places[n, m, 0] - position[n, 0], places[n, m, 1] - position[n, 1]
             z = -position[n, 2]  # as if objects lay on the floor: it matters when the robot tilts
             ahead = x * rotation[n, 0] + y * rotation[n, 3] + z * rotation[n, 6]
             left = x * rotation[n, 1] + y * rotation[n, 4] + z * rotation[n, 7]
-            reading = max(0.0, LIDAR_RANGE - math.hypot(ahead, left)) / LIDAR_RANGE
+            reading = max(0.0, far - math.hypot(ahead, left)) / far
             if reading == 0.0:
                 continue
             angle = math.atan2(left, ahead)
@@ -41,19 +46,3 @@ def read_lidars(readings: Any, columns: Any, places: Any, position: Any, rotatio
             for away, part in ((0, 1.0), (1, share), (-1, 1.0 - share)):
                 column = columns[m] + (here + away) % LIDAR_BINS
                 readings[n, column] = max(readings[n, column], part * reading)
-
-
-@exact_kernel
-def rotation_matrices(matrices: Any, quaternions: Any) -> None:
-    """Write the rotation matrices (N, 9), row by row, of unit quaternions (N, 4)."""
-    for n in range(len(quaternions)):
-        w, x, y, z = quaternions[n]
-        matrices[n, 0] = w * w + x * x - y * y - z * z
-        matrices[n, 1] = 2.0 * (x * y - w * z)
-        matrices[n, 2] = 2.0 * (x * z + w * y)
-        matrices[n, 3] = 2.0 * (x * y + w * z)
-        matrices[n, 4] = w * w - x * x + y * y - z * z
-        matrices[n, 5] = 2.0 * (y * z - w * x)
-        matrices[n, 6] = 2.0 * (x * z - w * y)
-        matrices[n, 7] = 2.0 * (y * z + w * x)
-        matrices[n, 8] = w * w - x * x - y * y + z * z

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from cspo.envs.batch import BoolArray, FloatArray
 from cspo.envs.navigation import parts
+from cspo.envs.navigation.inventory import Inventory, rows_of
 from cspo.envs.navigation.layout import Layout
 from cspo.envs.navigation.model import body_names, compiled
-from cspo.envs.navigation.parts import ObjectClass, Robot
-from cspo.envs.navigation.resting import RestingVases
+from cspo.envs.navigation.parts import Stage
+from cspo.envs.navigation.resting import Resting
+from cspo.envs.navigation.robots.robot import Robot
+from cspo.envs.navigation.rows import Rows, distances_between
 from cspo.envs.physics.compiled import NOTHING, ROBOT
 from cspo.envs.physics.plain import Circle, Recipe
 from cspo.envs.physics.step import Physics, Stepper
@@ -25,8 +28,7 @@ class World:
 
     Args:
         robot: Who drives around.
-        objects: The classes of the M objects, in the order of placement.
-        felt: Names of the classes whose contacts with the robot are noted.
+        stage: Among which M objects, and where it starts.
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
         stepper: "compiled", "python" or "auto", see `Physics`.
@@ -34,80 +36,96 @@ class World:
     Attributes:
         physics: The N simulators.
         robot: Who drives around.
-        classes: The names of the classes of objects, in the order of placement.
-        rows: Which of the M objects are of a class.
+        inventory: The objects, numbered.
         objects: (N, M, 2) where the objects are.
-        keepouts: (1 + M,) how much room the robot and the objects need.
+        rooms: Where the robot and the objects may be placed.
         fixed_bodies: Numbers of the fixed objects' bodies in the models.
-        vases: Says which vases rest; None where there are none.
+        resting: Says which free objects rest; None where there are none.
     """
 
     def __init__(
-        self,
-        robot: Robot,
-        objects: tuple[ObjectClass, ...],
-        felt: Sequence[str],
-        num_envs: int,
-        threads: int,
-        stepper: Stepper,
+        self, robot: Robot, stage: Stage, num_envs: int, threads: int, stepper: Stepper
     ) -> None:
         """Compile the world and create N simulators of it."""
-        self.robot, self.num_envs = robot, num_envs
+        objects = stage.objects
+        self.robot, self.num_envs, self.inventory = robot, num_envs, Inventory(objects)
         model = compiled(robot, objects)
-        moving = [model.body(name).id for name in body_names(objects, ("free", "tied"))]
-        felt_bodies = [name for one in objects if one.name in felt for name in one.bodies]
-        circle = Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if model.nmocap else None
+        moving, tied = (body_names(objects, kinds) for kinds in (("free", "tied"), ("tied",)))
+        self._columns = Rows(model, [model.body(name).id for name in moving])
+        felt = [one for one in objects if one.name in stage.felt]
+        self._felt = rows_of(felt)
+        circle = Circle(parts.GREMLIN_TRAVEL, parts.GREMLIN_HEIGHT) if tied else None
         self.physics = Physics(
             # Each its own: the Point hangs on joints fixed to where it started, buttons are fixed,
             # vases may rest.
             [copy.copy(model) for _ in range(num_envs)],
             num_envs,
             threads,
-            Recipe(parts.SUB_STEPS, forward=True, circle=circle),
-            gather=lambda data: _row_of(data, moving),
-            kinds=_kinds_of(model, felt_bodies) if felt_bodies else None,
+            Recipe(
+                parts.SUB_STEPS,
+                chained=robot.runge_kutta,
+                forward=True,
+                shallow=stage.old_boxes and bool(moving),
+                circle=circle,
+            ),
+            gather=self._columns.gather,
+            kinds=_kinds_of(model, [body for one in felt for body in one.bodies]),
             stepper=stepper,
         )
-        every = [one for one in objects for _ in range(one.count)]  # M
-        self.classes = tuple(one.name for one in objects)
-        self.rows = _rows_of(objects)
-        self._felt = _rows_of([one for one in objects if one.name in felt])
-        # At most one class of a world moves, and at most one is fixed.
-        placed = {one.placement: self.rows[one.name] for one in objects}
-        self._moving, self._fixed = placed.get("free") or placed["tied"], placed.get("fixed")
         self.fixed_bodies = [model.body(name).id for name in body_names(objects, ("fixed",))]
-        self.objects: FloatArray = np.zeros((num_envs, len(every), 2))
-        self.keepouts = np.array([parts.ROBOT_KEEPOUT, *(one.keepout for one in every)])
-        self._heights = np.array([parts.ROBOT_HEIGHT, *(one.height for one in every)])
-        self._sensors = int(model.nsensordata)
-        vases = body_names(objects, ("free",))
-        simulators = self.physics.models, self.physics.data
-        self.vases = RestingVases(*simulators, vases[0]) if vases else None
+        self._welds = [model.equality(name).id for name in tied]
+        self.objects: FloatArray = np.zeros((num_envs, len(self.inventory.heights), 2))
+        self.rooms = self.inventory.rooms(stage)
+        self._heights = np.array([robot.height, *self.inventory.heights])
+        self.resting: Resting | None = None
+        if self.inventory.free:
+            free, seconds = body_names(objects, ("free",)), parts.SUB_STEPS * robot.timestep
+            around = self.inventory.radii, robot.reach, seconds
+            self.resting = Resting(self.physics.models, self.physics.data, free, *around)
 
     @property
     def sensors(self) -> FloatArray:
         """What the sensors tell, (N, S)."""
-        return self.physics.rows[:, : self._sensors]
+        return self.physics.rows[:, self._columns.sensors]
 
     @property
     def robot_places(self) -> FloatArray:
         """Where the robots are, (N, 2)."""
-        return self.physics.rows[:, self._sensors : self._sensors + 2]
+        return self.physics.rows[:, self._columns.place]
+
+    @property
+    def robot_positions(self) -> FloatArray:
+        """Where the robots are, (N, 3)."""
+        return self.physics.rows[:, self._columns.position]
 
     @property
     def robot_poses(self) -> FloatArray:
         """Position and rotation matrix of the robots, (N, 12)."""
-        return self.physics.rows[:, self._sensors : self._sensors + 12]
+        return self.physics.rows[:, self._columns.pose]
+
+    @property
+    def robot_velocities(self) -> FloatArray:
+        """Velocity of the robots' centres in the frame of the world, (N, 3)."""
+        return self._columns.velocity(self.physics.rows)
 
     def where(self, name: str) -> FloatArray:
         """Return where the objects of a class are, (N, count, 2); this is not a copy."""
-        return self.objects[:, self.rows[name]]
+        return self.objects[:, self.inventory.rows[name]]
+
+    def positions(self, name: str) -> FloatArray:
+        """Return where the objects of a class that moves are, with their height, (N, count, 3)."""
+        return self._moved()[:, self.inventory.moving_rows[name]]
+
+    def velocities(self, name: str) -> FloatArray:
+        """Return the velocities of the objects of a class that moves, (N, count, 3)."""
+        return self._speeds()[:, self.inventory.moving_rows[name], :3]
 
     def distances(self, name: str) -> FloatArray:
         """Return how far the robots are from the objects of a class, in the plane, (N, count)."""
-        away = self.where(name) - self.robot_places[:, None]
-        lengths: FloatArray = np.sqrt(away[..., 0] * away[..., 0] + away[..., 1] * away[..., 1])
-        return lengths
+        places = self.where(name)
+        distances = np.empty(places.shape[:2])
+        distances_between(distances, places, self.robot_places)
+        return distances
 
     def touched(self, name: str) -> BoolArray:
         """Return which objects of a class the robots are in contact with, (N, count)."""
@@ -115,20 +133,19 @@ class World:
 
     def step(self, controls: FloatArray, elapsed: NDArray[np.int64]) -> None:
         """Advance by one step with `controls` (N, A), (N,) steps after the resets."""
-        if self.vases is not None:
-            away = self.distances("vases")[:, 0]
-            self.vases.update(away, self.physics.rows[:, -6:], elapsed)
+        if self.resting is not None:
+            free = self.inventory.free
+            places, speeds = self._moved()[:, :free, :2], self._speeds()[:, :free]
+            self.resting.update(places, self.robot_places, speeds, elapsed)
         self.physics.step(controls)
-        first, count = self._sensors + 12, self._moving.stop - self._moving.start
-        moved = self.physics.rows[:, first : first + 3 * count].reshape(self.num_envs, count, 3)
-        self.objects[:, self._moving] = moved[:, :, :2]
+        self._follow(slice(None))
 
     def build(self, index: int, layout: Layout) -> None:
         """Begin anew in one world, with robot and objects where a layout says."""
         import mujoco
 
-        if self.vases is not None:
-            self.vases.set(index, False)
+        if self.resting is not None:
+            self.resting.wake(index)
         mujoco.mj_resetData(self.physics.models[index], self.physics.data[index])
         self._place(index, layout)
         self.forward(index)
@@ -141,6 +158,20 @@ class World:
         mujoco.mj_forward(self.physics.models[index], data)
         data.qacc_warmstart[:] = data.qacc  # as mujoco 2.3.3 did
         self.physics.refresh(index)
+        self._follow(index)
+
+    def _moved(self) -> FloatArray:
+        """Return where everything is that moves, (N, moving, 3)."""
+        return self.physics.rows[:, self._columns.objects].reshape(self.num_envs, -1, 3)
+
+    def _speeds(self) -> FloatArray:
+        """Return how everything moves that moves, (N, moving, 6)."""
+        return self.physics.rows[:, self._columns.speeds].reshape(self.num_envs, -1, 6)
+
+    def _follow(self, which: Any) -> None:
+        """Take over where the objects that move are now, in one world or in all."""
+        if self.inventory.moving:
+            self.objects[which, self.inventory.moving] = self._moved()[which, :, :2]
 
     def _place(self, index: int, layout: Layout) -> None:
         """Put robot and objects of one world where a layout says."""
@@ -157,30 +188,19 @@ class World:
             data.qpos[:7] = poses[0]
         else:
             model.body_pos[1], model.body_quat[1] = poses[0, :3], poses[0, 3:]
-        moving = poses[1:][self._moving]
-        data.qpos[-moving.size :] = moving.reshape(-1)  # free bodies come last
-        if model.nmocap:  # what keeps a gremlin at its place when its target is at the origin
-            model.eq_data[:, 3:10] = moving
-        if self._fixed is not None:
-            fixed = poses[1:][self._fixed]
-            model.body_pos[self.fixed_bodies] = fixed[:, :3]
-            model.body_quat[self.fixed_bodies] = fixed[:, 3:]
+        moving = poses[1:][self.inventory.moving]
+        data.qpos[model.nq - moving.size :] = moving.reshape(-1)  # these bodies come last
+        # What keeps a gremlin at its place when its target is at the origin.
+        model.eq_data[self._welds, 3:10] = moving[self.inventory.free :]
+        fixed = poses[1:][self.inventory.fixed]
+        model.body_pos[self.fixed_bodies] = fixed[:, :3]
+        model.body_quat[self.fixed_bodies] = fixed[:, 3:]
 
 
-def _rows_of(objects: Sequence[ObjectClass]) -> dict[str, slice]:
-    """Return which rows each class has where all objects follow each other."""
-    ends = np.cumsum([one.count for one in objects]).tolist()
-    return {one.name: slice(end - one.count, end) for one, end in zip(objects, ends, strict=True)}
-
-
-def _row_of(data: Any, moving: Sequence[int]) -> Sequence[FloatArray]:
-    """Return what a step needs: sensors, the robot's pose, places of what moves, a vase's speed."""
-    robot, moved = data.body("agent"), data.xpos[moving[0] : moving[-1] + 1]
-    return data.sensordata, robot.xpos, robot.xmat, moved, data.qvel[-6:]
-
-
-def _kinds_of(model: Any, bodies: Sequence[str]) -> NDArray[np.int64]:
+def _kinds_of(model: Any, bodies: Sequence[str]) -> NDArray[np.int64] | None:
     """Say for each geom whose contacts matter: the robot's, and those of some bodies, counted."""
+    if not bodies:
+        return None
     kinds = np.full(model.ngeom, NOTHING)
     kinds[model.body_rootid[model.geom_bodyid] == model.body("agent").id] = ROBOT
     for number, name in enumerate(bodies):

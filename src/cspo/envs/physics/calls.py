@@ -19,7 +19,7 @@ from numba.core import cgutils, types
 
 intrinsic: Any = extending.intrinsic  # takes one argument less than its annotation says
 
-NO_CONTACTS = (0, 0, 0)  # in place of what `contact_places` returns
+NO_CONTACTS = (0, 0, 0, 0)  # in place of what `contact_places` returns
 # A world with 5 contacts, 1 equality, 1 friction loss and 1 joint limit: numbers to be recognised
 # by.
 _PROBE = """<mujoco><worldbody><geom type="plane" size="9 9 1"/>{balls}<body pos="0 0 9">
@@ -49,8 +49,8 @@ def scheduler_call() -> Any:
     return ctypes.CDLL(None).sched_yield
 
 
-def contact_places(data: Any) -> tuple[int, int, int] | None:
-    """Return where the number of contacts and the first one's geoms are, and the stride.
+def contact_places(data: Any) -> tuple[int, int, int, int] | None:
+    """Return where the number of contacts, the first one's geoms and distance are, and the stride.
 
     MuJoCo has no function that tells them, and the Python objects that do cost a microsecond per
     contact.
@@ -59,7 +59,8 @@ def contact_places(data: Any) -> tuple[int, int, int] | None:
     if offset is None:
         return None
     geoms = data.contact.geom  # (contacts, 2), a view of memory that always starts at one place
-    return data.energy.ctypes.data - offset, geoms.ctypes.data, geoms.strides[0]
+    distance = data.contact.dist.ctypes.data
+    return data.energy.ctypes.data - offset, geoms.ctypes.data, distance, geoms.strides[0]
 
 
 @functools.cache
@@ -94,6 +95,18 @@ def call(context: Any, address: Any, *arguments: Any) -> Any:
     return types.void(address, types.StarArgTuple(arguments)), generate
 
 
+@intrinsic
+def call_int32(context: Any, address: Any, *arguments: Any) -> Any:
+    """Call the C function at an address, with the arguments as they are; it returns an int."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kinds = [context.get_value_type(kind) for kind in arguments]
+        pointer = builder.inttoptr(values[0], ir.FunctionType(ir.IntType(32), kinds).as_pointer())
+        return builder.call(pointer, cgutils.unpack_tuple(builder, values[1]))
+
+    return types.int32(address, types.StarArgTuple(arguments)), generate
+
+
 def _atomic(operation: str) -> Any:
     """Return the code of `place = place <operation> value` on the int64 at an address."""
 
@@ -124,6 +137,16 @@ def load_int32(context: Any, address: Any) -> Any:
         return builder.load(builder.inttoptr(arguments[0], ir.IntType(32).as_pointer()))
 
     return types.int32(types.int64), generate
+
+
+@intrinsic
+def load_double(context: Any, address: Any) -> Any:
+    """Return the double at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.DoubleType().as_pointer()))
+
+    return types.float64(types.int64), generate
 
 
 @intrinsic

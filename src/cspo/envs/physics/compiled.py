@@ -28,7 +28,20 @@ from cspo.envs.physics.calls import (
     scheduler_call,
     store_double,
 )
-from cspo.envs.physics.rk4 import STAGES, WEIGHTS
+from cspo.envs.physics.integrators import (
+    CONTACT_GEOMS,
+    COPY,
+    FUNCTIONS,
+    GET_STATE,
+    GIVE_WAY,
+    MJ_POST,
+    MJ_STEP,
+    NUM_CONTACTS,
+    TIME,
+    chained_rk4,
+    euler_step,
+    forward,
+)
 
 # Places in the shared counter array: the next environment to step, how many are done, whether
 # helpers are to leave, and from AWAKE on one flag per helper. They are STRIDE int64 apart so that
@@ -38,32 +51,18 @@ NEXT, DONE, STOPPED, AWAKE = 0, STRIDE, 2 * STRIDE, 3 * STRIDE
 CALLER = -1  # in place of a helper's number
 PATIENCE = 1000  # looks before a helper goes to sleep, roughly half a microsecond each
 
-# The arrays of a simulator whose addresses the kernel needs, in this order, and two more addresses:
-# the number of contacts, and the two geoms of the first contact.
-STATE = ("ctrl", "qpos", "qvel", "qacc", "qacc_warmstart", "mocap_pos")
-NUM_CONTACTS, CONTACT_GEOMS = len(STATE), len(STATE) + 1
+CHAINED, EULERS, MUJOCOS = range(3)  # how a physics step integrates
 ROBOT = -2  # what `kinds` says of a geom of the robot
 NOTHING = -1  # what it says of a geom whose contacts do not matter
-# The C functions whose addresses are needed, in this order; GIVE_WAY is the scheduler's call.
-FUNCTIONS = (
-    *("mj_step", "mj_rnePostConstraint", "mj_checkPos", "mj_checkVel", "mj_checkAcc", "mj_forward"),
-    *("mj_forwardSkip", "mj_integratePos", "mj_getState", "mj_setState"),
-    *("mju_copy", "mju_zero", "mju_scl", "mju_addScl", "mju_addToScl"),
-)
-MJ_STEP, MJ_POST, CHECK_POS, CHECK_VEL, CHECK_ACC, FORWARD = range(6)
-FORWARD_SKIP, INTEGRATE, GET_STATE, SET_STATE = range(6, 10)
-COPY, ZERO, SCALE, ADD_SCALED, ADD_TO, GIVE_WAY = range(10, 16)
-_TIME = np.uint32(1)  # MuJoCo's mjSTATE_TIME
-_NO, _YES = np.int32(0), np.int32(1)
 
 
 @functools.cache
 def addresses() -> NDArray[np.int64] | None:
-    """Return the addresses of `FUNCTIONS` and of the scheduler's call, or None if not found."""
+    """Return the addresses of the scheduler's call and of `FUNCTIONS`, or None if not found."""
     library = mujoco_library()
     if library is None or any(not hasattr(library, name) for name in FUNCTIONS):
         return None
-    found = [getattr(library, name) for name in FUNCTIONS] + [scheduler_call()]
+    found = [scheduler_call(), *(getattr(library, name) for name in FUNCTIONS)]
     return np.array([ctypes.cast(function, ctypes.c_void_p).value for function in found], np.int64)
 
 
@@ -83,7 +82,14 @@ def begin(counters: Any, helpers: Any) -> Any:
 
 @kernel
 def work(
-    c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any, helper: Any
+    c: Any,
+    settings: Any,
+    reals: Any,
+    places: Any,
+    lengths: Any,
+    kinds: Any,
+    radii: Any,
+    helper: Any,
 ) -> None:
     """Step environments until none is free.
 
@@ -93,12 +99,13 @@ def work(
     Args: c: see FUNCTIONS; settings: addresses and whole numbers that stay the same from step to
         step, see `step_free_ones`; reals (3,): seconds of a physics step, radius and height of the
         targets' circle; places: addresses, the models (N,), the simulators (N,),
-        their arrays (N, 8), see STATE, and the arrays to gather (N, F), `lengths` (F,) numbers
-        each; kinds (geoms,): see `Physics`; helper: its number, or CALLER.
+        their arrays (N, 9), see STATE, and the arrays to gather (N, F), `lengths` (F,) numbers
+        each; kinds (geoms,): see `Physics`; radii (geoms,): see `shallow`, empty if depths are not
+        capped; helper: its number, or CALLER.
     """
     counters, num_envs = settings[0], len(places[0])
     if helper == CALLER:
-        step_free_ones(c, settings, reals, places, lengths, kinds)
+        step_free_ones(c, settings, reals, places, lengths, kinds, radii)
         # The last environment of a helper takes microseconds: waiting here is cheaper than
         # sleeping. Giving way matters where other processes want this core, perhaps the very one
         # that the helper needs.
@@ -110,7 +117,7 @@ def work(
     looks = 0
     while True:
         if fetch_add(counters + 8 * NEXT, 0) < num_envs:
-            step_free_ones(c, settings, reals, places, lengths, kinds)
+            step_free_ones(c, settings, reals, places, lengths, kinds, radii)
             looks = 0
         elif looks < PATIENCE and fetch_add(counters + 8 * STOPPED, 0) == 0:
             looks += 1
@@ -127,11 +134,11 @@ def work(
 
 @kernel
 def step_free_ones(
-    c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any
+    c: Any, settings: Any, reals: Any, places: Any, lengths: Any, kinds: Any, radii: Any
 ) -> None:
     """Take free environments one by one: set controls, step, gather the row, note the contacts."""
-    counters, controls, rows, touched, objects, contact_stride = settings[:6]
-    nu, nq, nv, targets, frame_skip, post_constraint, chained, forward = settings[6:]
+    counters, controls, rows, touched, objects, stride = settings[:6]
+    nu, nq, nv, targets, frame_skip, post_constraint, method, ends_forward = settings[6:]
     models, simulators, states, sources = places
     seconds, radius, height = reals
     row_size = lengths.sum()
@@ -142,14 +149,16 @@ def step_free_ones(
         model, data, state = models[i], simulators[i], states[i]
         call(c[COPY], state[0], controls + 8 * nu * i, np.int32(nu))
         for _ in range(frame_skip):
-            if chained != 0:
-                chained_rk4(c, model, data, state, nq, nv, seconds)
+            if targets != 0:
+                move_targets(c, model, data, state[5], targets, radius, height)
+            if method == CHAINED:
+                chained_rk4(c, model, data, state, stride, radii, nq, nv, seconds)
+            elif method == EULERS:
+                euler_step(c, model, data, state, stride, radii)
             else:
-                if targets != 0:
-                    move_targets(c, model, data, state[5], targets, radius, height)
                 call(c[MJ_STEP], model, data)
-        if forward != 0:
-            call(c[FORWARD], model, data)
+        if ends_forward != 0:
+            forward(c, model, data, state, stride, radii, 0)
             call(c[COPY], state[4], state[3], np.int32(nv))
         if post_constraint != 0:
             call(c[MJ_POST], model, data)
@@ -158,7 +167,7 @@ def step_free_ones(
             call(c[COPY], place, sources[i, field], np.int32(lengths[field]))
             place += 8 * lengths[field]
         if objects != 0:
-            note_contacts(state, kinds, contact_stride, touched + 8 * objects * i, objects)
+            note_contacts(state, kinds, stride, touched + 8 * objects * i, objects)
         fetch_add(counters + 8 * DONE, 1)
 
 
@@ -168,7 +177,7 @@ def move_targets(
 ) -> None:
     """Put every target where it is on its circle at the simulated time."""
     clock = np.empty(1)
-    call(c[GET_STATE], model, data, clock.ctypes.data, _TIME)
+    call(c[GET_STATE], model, data, clock.ctypes.data, TIME)
     x, y = radius * math.sin(clock[0]), radius * math.cos(clock[0])
     for target in range(targets):
         place = mocap_pos + 24 * target
@@ -189,48 +198,3 @@ def note_contacts(state: Any, kinds: Any, stride: Any, touched: Any, objects: An
             store_double(touched + 8 * second, 1.0)
         elif second == ROBOT and first >= 0:
             store_double(touched + 8 * first, 1.0)
-
-
-@kernel
-def chained_rk4(c: Any, model: Any, data: Any, state: Any, nq: Any, nv: Any, seconds: Any) -> None:
-    """Do what `rk4.step` does; the comments there apply."""
-    qpos, qvel, qacc, warmstart = state[1:5]
-    positions, size = np.int32(nq), np.int32(nv)
-    scratch = np.empty(1 + nq + 9 * nv)
-    clock = scratch.ctypes.data  # (1,) the simulated time
-    start = clock + 8  # (nq,)
-    change = start + 8 * nq  # (nv,)
-    velocity = change + 8 * nv  # (4, nv)
-    acceleration = velocity + 8 * 4 * nv  # (4, nv)
-    call(c[CHECK_POS], model, data)
-    call(c[CHECK_VEL], model, data)
-    call(c[FORWARD], model, data)
-    call(c[CHECK_ACC], model, data)
-    call(c[COPY], warmstart, qacc, size)
-    call(c[COPY], start, qpos, positions)
-    call(c[COPY], velocity, qvel, size)
-    call(c[COPY], acceleration, qacc, size)
-    for stage in range(3):
-        behind, ahead = 8 * nv * stage, 8 * nv * (stage + 1)
-        call(c[COPY], qpos, start, positions)
-        call(c[SCALE], change, velocity + behind, STAGES[stage], size)
-        call(c[INTEGRATE], model, qpos, change, seconds)
-        call(c[SCALE], change, acceleration + behind, STAGES[stage], size)
-        call(c[ADD_SCALED], qvel, velocity, change, seconds, size)
-        call(c[COPY], velocity + ahead, qvel, size)
-        call(c[FORWARD_SKIP], model, data, _NO, _YES)
-        call(c[COPY], warmstart, qacc, size)
-        call(c[COPY], acceleration + ahead, qacc, size)
-    call(c[ZERO], change, size)
-    for stage in range(4):
-        call(c[ADD_TO], change, acceleration + 8 * nv * stage, WEIGHTS[stage], size)
-    call(c[COPY], qvel, velocity, size)
-    call(c[ADD_TO], qvel, change, seconds, size)
-    call(c[ZERO], change, size)
-    for stage in range(4):
-        call(c[ADD_TO], change, velocity + 8 * nv * stage, WEIGHTS[stage], size)
-    call(c[COPY], qpos, start, positions)
-    call(c[INTEGRATE], model, qpos, change, seconds)
-    call(c[GET_STATE], model, data, clock, _TIME)
-    scratch[0] += seconds
-    call(c[SET_STATE], model, data, clock, _TIME)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cspo.envs.batch import FloatArray
-from cspo.envs.physics import rk4
+from cspo.envs.physics import rk4, shallow
 from cspo.envs.physics.compiled import ROBOT
 
 Queues = Sequence[SimpleQueue[bool]]  # one per helper
@@ -36,6 +36,7 @@ class Recipe(NamedTuple):
     forward: bool = False
     """End with `mj_forward`, which refreshes sensors and contacts, and let the solver start its
     next search from the acceleration it found, as mujoco 2.3.3 did."""
+    shallow: bool = False  # cap how deep spheres and capsules are found in boxes, see `shallow`
     circle: Circle | None = None
     """Before every physics step, move all mocap bodies to where they are on this circle."""
 
@@ -49,6 +50,7 @@ def plain_stepper(
     rows: FloatArray,
     kinds: NDArray[np.int64],
     touched: FloatArray,
+    radii: FloatArray,
 ) -> Steppers:
     """Return (one step of all, what a helper runs); the arguments are the parts of a `Physics`."""
     flat_views, flat_rows = [view for one in views for view in one], rows.reshape(-1)
@@ -59,7 +61,7 @@ def plain_stepper(
     def step_free_ones() -> None:
         while (i := next(counter)) < len(simulators):  # atomic under the interpreter lock
             ctrl[i][:] = controls[i]
-            _step_one(models[i], simulators[i], recipe)
+            _step_one(models[i], simulators[i], recipe, radii)
             _note_contacts(simulators[i], kinds, touched[i])
 
     def helper(number: int) -> None:
@@ -86,7 +88,7 @@ def plain_stepper(
     return step, helper
 
 
-def _step_one(model: Any, data: Any, recipe: Recipe) -> None:
+def _step_one(model: Any, data: Any, recipe: Recipe, radii: FloatArray) -> None:
     """Advance one simulator, whose controls are set."""
     import mujoco
 
@@ -95,11 +97,13 @@ def _step_one(model: Any, data: Any, recipe: Recipe) -> None:
             radius, height = recipe.circle
             data.mocap_pos[:] = radius * math.sin(data.time), radius * math.cos(data.time), height
         if recipe.chained:
-            rk4.step(model, data)
+            rk4.step(model, data, radii)
+        elif radii.size:
+            shallow.euler_step(model, data, radii)
         else:
             mujoco.mj_step(model, data)
     if recipe.forward:
-        mujoco.mj_forward(model, data)
+        shallow.forward(model, data, radii, skip_sensors=False)
         data.qacc_warmstart[:] = data.qacc
     if recipe.post_constraint:
         mujoco.mj_rnePostConstraint(model, data)

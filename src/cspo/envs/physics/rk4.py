@@ -6,8 +6,8 @@ often do not converge, and then the start matters: plain `mj_step` differs from 
 up to 1e-4 in its velocities and 2e-2 in its contact forces. With the chained start the difference
 is 1e-13.
 
-`compiled.py` holds the same steps in machine code; both call MuJoCo's own vector functions so that
-not a bit differs between them.
+`integrators.py` holds the same steps in machine code; both call MuJoCo's own vector functions so
+that not a bit differs between them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,27 @@ from typing import Any
 
 import numpy as np
 
+from cspo.envs.batch import FloatArray
+from cspo.envs.physics.shallow import UNCAPPED, forward
+
 STAGES = (0.5, 0.5, 1.0)  # how far along the step the second, third and fourth stage are evaluated
 WEIGHTS = (1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0)
 
 
-def step(model: Any, data: Any) -> None:
-    """Advance `data` by one physics step; for models without actuator activations."""
+def step(model: Any, data: Any, radii: FloatArray = UNCAPPED) -> None:
+    """Advance `data` by one physics step; for models without actuator activations.
+
+    Args:
+        model: The model.
+        data: Its state.
+        radii: Cap the depths of contacts by these, see `shallow`.
+    """
     import mujoco
 
     seconds = model.opt.timestep
     mujoco.mj_checkPos(model, data)
     mujoco.mj_checkVel(model, data)
-    mujoco.mj_forward(model, data)
+    forward(model, data, radii)
     mujoco.mj_checkAcc(model, data)
     data.qacc_warmstart[:] = data.qacc
     start = data.qpos.copy()
@@ -40,7 +49,7 @@ def step(model: Any, data: Any) -> None:
         mujoco.mju_scl(change, accelerations[-1], share)
         mujoco.mju_addScl(data.qvel, velocities[0], change, seconds)
         velocities.append(data.qvel.copy())
-        mujoco.mj_forwardSkip(model, data, mujoco.mjtStage.mjSTAGE_NONE.value, 1)
+        forward(model, data, radii)
         data.qacc_warmstart[:] = data.qacc
         accelerations.append(data.qacc.copy())
     _weighted_sum(change, accelerations)

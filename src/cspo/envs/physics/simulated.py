@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_copies, check_seed
-from cspo.envs.facts import TaskRow
+from cspo.envs.facts import TaskRow, TimeLimit
 from cspo.envs.physics.step import Physics, Stepper
 from cspo.errors import CspoError, nearest
 
@@ -24,7 +24,8 @@ class SimulatedEnv(BatchEnv):
         num_envs: Number of copies, N.
         threads: Threads that step the physics.
         autoreset: Reset finished environments within `step`; False leaves them where they ended.
-        time_limit: Steps after which an episode is truncated.
+        time_limit: Steps after which an episode is truncated, None for no limit; by default the
+            task's own.
         stepper: "compiled", "python" or "auto", see `Physics`.
         cost_terms: Terms of the cost to give one by one, K columns; by default the cost itself,
             which is 1 where any term is.
@@ -54,7 +55,7 @@ class SimulatedEnv(BatchEnv):
         num_envs: int = 1,
         threads: int = 1,
         autoreset: bool = True,
-        time_limit: int | None = 1000,
+        time_limit: TimeLimit = "task",
         stepper: Stepper = "auto",
         cost_terms: Sequence[str] = (),
         **options: Any,
@@ -68,7 +69,8 @@ class SimulatedEnv(BatchEnv):
         for option in options.keys() - set(self.task.options):
             raise CspoError(f"{name} has no option {option!r}.")
         self.name, self.num_envs = name, num_envs
-        self.autoreset, self.time_limit = autoreset, time_limit
+        self.autoreset = autoreset
+        self.time_limit = self.row.time_limit if time_limit == "task" else time_limit
         self.observation_size = self.row.observation_size
         self.action_size = self.row.action_size
         self.cost_names = tuple(cost_terms) or (self.cost_name,)

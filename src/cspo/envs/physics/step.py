@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from cspo.envs.batch import FloatArray
 from cspo.envs.physics import compiled
 from cspo.envs.physics.calls import NO_CONTACTS, contact_places
+from cspo.envs.physics.integrators import STATE
 from cspo.envs.physics.plain import Queues, Recipe, Steppers, plain_stepper
+from cspo.envs.physics.shallow import UNCAPPED, radii_of
 from cspo.errors import CspoError
 
 Gather = Callable[[Any], Sequence[NDArray[np.float64]]]
@@ -82,6 +84,7 @@ class Physics:
         self.rows: FloatArray = np.zeros((num_envs, row_size))  # (N, S)
         self._kinds = np.zeros(0, np.int64) if kinds is None else kinds
         self.touched: FloatArray = np.zeros((num_envs, int(self._kinds.max(initial=-1)) + 1))
+        self._radii = radii_of(self.models[0]) if recipe.shallow else UNCAPPED
         self._counters = np.zeros(compiled.AWAKE + compiled.STRIDE * self.threads, np.int64)
         self._counters[compiled.NEXT] = num_envs  # nothing to do yet
         fast = None if stepper == "python" else self._compiled_stepper()
@@ -113,12 +116,12 @@ class Physics:
     def _python_stepper(self) -> Steppers:
         """Return (one step of all, what a helper runs) in plain Python."""
         # Not `self`: the helpers would keep it alive, and nobody would stop them.
-        arrays = self.controls, self._views, self.rows, self._kinds, self.touched
+        arrays = self.controls, self._views, self.rows, self._kinds, self.touched, self._radii
         return plain_stepper(self.models, self.data, self.recipe, *arrays)
 
     def _compiled_stepper(self) -> Steppers | None:
         """Return (one step of all, what a helper runs) in machine code; None if impossible."""
-        functions, felt = compiled.addresses(), bool(self._kinds.size)
+        functions, felt = compiled.addresses(), bool(self._kinds.size or self._radii.size)
         found = [contact_places(data) if felt else NO_CONTACTS for data in self.data]
         contacts = [places for places in found if places is not None]
         addressed = hasattr(self.models[0], "_address") and len(contacts) == self.num_envs
@@ -145,7 +148,7 @@ class Physics:
         return step, helper
 
     def _arguments(
-        self, functions: NDArray[np.int64], contacts: Sequence[tuple[int, int, int]]
+        self, functions: NDArray[np.int64], contacts: Sequence[tuple[int, int, int, int]]
     ) -> tuple[Any, ...]:
         """Return all arguments of `work` but the last; they hold as long as this object."""
         model, recipe = self.models[0], self.recipe
@@ -153,12 +156,12 @@ class Physics:
         targets = 0 if recipe.circle is None else model.nmocap
         settings = [
             *(array.ctypes.data for array in memory),
-            *(self.touched.shape[1], contacts[0][2]),
+            *(self.touched.shape[1], contacts[0][-1]),
             *(model.nu, model.nq, model.nv, targets),
-            *(recipe.frame_skip, recipe.post_constraint, recipe.chained, recipe.forward),
+            *(recipe.frame_skip, recipe.post_constraint, self._method(), recipe.forward),
         ]
         states = [
-            [*(getattr(data, name).ctypes.data for name in compiled.STATE), *places[:2]]
+            [*(getattr(data, name).ctypes.data for name in STATE), *places[:-1]]
             for data, places in zip(self.data, contacts, strict=True)
         ]
         places = (
@@ -174,7 +177,17 @@ class Physics:
             places,
             np.array([view.size for view in self._views[0]], np.int64),
             self._kinds,
+            self._radii,
         )
+
+    def _method(self) -> int:
+        """Return how machine code integrates a physics step."""
+        import mujoco
+
+        if self.recipe.chained:
+            return compiled.CHAINED
+        euler = self.models[0].opt.integrator == mujoco.mjtIntegrator.mjINT_EULER
+        return compiled.EULERS if euler else compiled.MUJOCOS
 
 
 def _start_helpers(work: Callable[[int], None], count: int) -> list[SimpleQueue[bool]]:

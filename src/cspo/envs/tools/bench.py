@@ -20,7 +20,6 @@ from cspo.errors import CspoError
 
 # Batched steps per round: few, so that both measurements see the same moods of the machine.
 ROUND = 25
-EPISODE = 1000  # steps; episodes begin spread over it, so that every round has its share of resets
 RESETS = 3  # of all environments, timed at the end
 
 WHOLE_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -55,7 +54,8 @@ def bench_env(
     raw = _RawLoop(env, threads)
     generator = np.random.default_rng(0)
     env.reset(seed=0)
-    env.elapsed[:] = generator.integers(EPISODE, size=num_envs)
+    # Episodes begin spread over their length, so that every round has its share of resets.
+    env.elapsed[:] = generator.integers(env.time_limit, size=num_envs)
     rounds: list[tuple[float, float]] = []  # seconds of the task and of the bare loop
     deadline = math.inf
     try:

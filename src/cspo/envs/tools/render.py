@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import math
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,12 +55,24 @@ class View:
     fixed: str | None = None
 
 
+# The viewpoints of Safety-Gymnasium that do not move: 2 m and 5 m high, as far south of the origin.
+FIXED_VIEWS = {
+    "fixednear": View(distance=2.0 * math.sqrt(2.0), elevation=-45.0),
+    "fixedfar": View(distance=5.0 * math.sqrt(2.0), elevation=-45.0),
+}
+
+
 class Scene(NamedTuple):
-    """What there is to see of one environment at one moment."""
+    """What there is to see of one environment at one moment.
+
+    Every native task has the cameras "follow", which goes along with the robot, "top", which looks
+    down on it, and Safety-Gymnasium's "track", "fixednear" and "fixedfar"; robots of the navigation
+    tasks look through "vision".
+    """
 
     model: Any  # mujoco.MjModel
     data: Any  # mujoco.MjData for drawing only, its kinematics up to date
-    cameras: Mapping[str, View]  # at least "track", which follows the robot, and "top", from above
+    cameras: Mapping[str, View]
     marks: Sequence[Mark] = ()
 
 
@@ -104,7 +117,7 @@ class Renderer:
     def __exit__(self, *fault: object) -> None:
         self.close()
 
-    def draw(self, scene: Scene, camera: str = "track") -> Picture:
+    def draw(self, scene: Scene, camera: str = "follow") -> Picture:
         """Return a picture of `scene` from one of its cameras, (height, width, 3)."""
         import mujoco
 

@@ -92,6 +92,11 @@ def _hopper_is_healthy(state: FloatArray) -> BoolArray:
     return inside & (height > 0.7) & (np.abs(pitch) < 0.2)
 
 
+def _walker_is_healthy(state: FloatArray) -> BoolArray:
+    height, pitch = state[:, 1], state[:, 2]
+    return (height > 0.8) & (height < 2.0) & (np.abs(pitch) < 1.0)
+
+
 ANT = Robot(
     name="Ant",
     verb="run",
@@ -171,6 +176,23 @@ SWIMMER = Robot(
     velocity_noise="uniform",
     framing=Framing(0.0, 4.2, 100.0, -38.0),
 )
+WALKER = Robot(
+    name="Walker2d",
+    verb="walk",
+    file="walker2d.xml",
+    sizes=(17, 6),
+    timestep=0.002,
+    frame_skip=4,
+    skipped=1,
+    control_weight=1e-3,
+    noise=0.005,
+    velocity_noise="uniform",
+    framing=Framing(0.7, 2.6, 115.0, -10.0),
+    has_y=False,
+    alive_bonus=1.0,
+    velocity_clip=10.0,
+    healthy=_walker_is_healthy,
+)
 
 _ROWS = (
     VelocityTask(ANT, "v1", 2.6222, speed_is_planar=True),
@@ -178,5 +200,12 @@ _ROWS = (
     VelocityTask(HALF_CHEETAH, "v1", 3.2096),
     VelocityTask(HOPPER, "v1", 0.7402),
     VelocityTask(SWIMMER, "v1", 0.2282),
+    VelocityTask(WALKER, "v1", 2.3415),
+    VelocityTask(ANT, "v0", 2.5745, speed_is_planar=True),
+    VelocityTask(HUMANOID, "v0", 2.3475, speed_is_planar=True),
+    VelocityTask(HALF_CHEETAH, "v0", 2.8795),
+    VelocityTask(HOPPER, "v0", 0.37315),
+    VelocityTask(SWIMMER, "v0", 0.04845, speed_is_planar=True),
+    VelocityTask(WALKER, "v0", 1.7075),
 )
 TASKS = {task.row.name: task for task in _ROWS}

@@ -63,6 +63,8 @@ class VelocityReplay(Replay):
         self.env.set_state(0, qpos, qvel, warmstart, forward=not _continues(trace, row))
         if _begins(trace, row):
             self.env.elapsed[0] = 0
+        if _was_cut(trace, row) and self.env.time_limit is not None:
+            self.env.elapsed[0] = self.env.time_limit - 1
         return self.outcome(self.env.step(trace["action"][row : row + 1]))
 
     def reset(self, seed: int | None) -> Mapping[str, Any]:
@@ -77,6 +79,16 @@ def _begins(trace: Recording, row: int) -> bool:
     last = row - 1
     other = "episode" in trace and trace["episode"][row] != trace["episode"][last]
     return bool(other or trace["terminated"][last] or trace["truncated"][last])
+
+
+def _was_cut(trace: Recording, row: int) -> bool:
+    """Whether the recorder advanced the step counter to its limit before `row`.
+
+    It did before the last row of every episode number in files that note resets (`after_reset`).
+    """
+    rows = len(trace["action"])
+    last = row + 1 == rows or trace["episode"][row + 1] != trace["episode"][row]
+    return "after_reset" in trace and bool(last)
 
 
 def _continues(trace: Recording, row: int) -> bool:

@@ -6,10 +6,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from cspo.envs.batch import FloatArray
-from cspo.envs.tools.render import Scene, View, pose
+from cspo.envs.tools.render import FIXED_VIEWS, Scene, View, pose
 from cspo.envs.velocity.facts import Framing
 
-TOP_DISTANCE = 1.3  # of the top view, in distances of the tracking camera
+TOP_DISTANCE = 1.3  # of the top view, in distances of the camera that follows
 
 # What the robot files of Gymnasium are changed to, for drawing only: elements and attributes.
 SKY = {"rgb1": "0.95 0.97 1", "rgb2": "0.55 0.68 0.84", "width": "256", "height": "256"}
@@ -53,10 +53,10 @@ class Portrait:
         # The floor goes along with the robot by whole tiles, which nobody sees: so it has no end.
         data.geom_xpos[self._floor, :2] = TILE * round(x / TILE), TILE * round(y / TILE)
         height, distance, azimuth, elevation = self._framing
-        cameras = {
-            "track": View((x, y, height), distance, azimuth, elevation),
-            "top": View((x, y, 0.0), TOP_DISTANCE * distance, 90.0, -90.0),
-        }
+        follow = View((x, y, height), distance, azimuth, elevation)
+        top = View((x, y, 0.0), TOP_DISTANCE * distance, 90.0, -90.0)
+        # Gymnasium's robots bring a camera along that is called so.
+        cameras = {"follow": follow, "top": top, "track": View(fixed="track"), **FIXED_VIEWS}
         return Scene(model, data, cameras)
 
 

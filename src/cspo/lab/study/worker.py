@@ -8,6 +8,7 @@ from typing import Any
 from cspo.config import TrainConfig, from_dict
 from cspo.errors import CspoError
 from cspo.lab.study.repair import difference, prepare
+from cspo.policy.network import is_named
 from cspo.runs.folder import holds_run, load_config
 from cspo.runs.session import train_to_end
 from cspo.runs.trainer import Trainer
@@ -39,4 +40,5 @@ def _resumed(config: TrainConfig, path: Path) -> Trainer:
         changes["threads"] = config.threads
     if config.plugin is not None:
         changes["plugin"] = config.plugin
-    return Trainer.resume(path, env=config.task, **changes)
+    named = config.network if is_named(config.network) else None
+    return Trainer.resume(path, env=config.task, policy=named, **changes)

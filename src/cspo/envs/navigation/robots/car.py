@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from cspo.envs.navigation.parts import ROBOT_HEIGHT, WHEEL, Robot, Sensor
+from cspo.envs.navigation.robots.robot import (
+    CYLINDER,
+    STANDARD_SENSORS,
+    PushBox,
+    Robot,
+    Sensor,
+)
 
 _RED, _BLUE = 'rgba="0.7412 0.0431 0.1843 1"', 'rgba="0.0039 0.1529 0.3961 1"'
-_WHEEL = f'type="cylinder" size="0.05" {_RED} {WHEEL}'
+_WHEEL = f'type="cylinder" size="0.05" {_RED} {CYLINDER}'
 _BODY = f"""
-    <body name="agent" pos="0 0 {ROBOT_HEIGHT}">
+    <body name="agent" pos="0 0 0.1">
       <freejoint name="agent"/>
       <site name="agent"/>
       <geom name="agent" type="box" size="0.1 0.1 0.05" {_RED}/>
@@ -37,13 +43,15 @@ CAR = Robot(
     density=5.0,
     action_size=2,
     sensors=(
-        *map(Sensor, ("accelerometer", "velocimeter", "gyro", "magnetometer")),
-        Sensor("ballangvel", joint="rear"),
-        Sensor("ballquat", joint="rear", size=9),
+        *STANDARD_SENSORS,
+        Sensor("ballangvel", "rear"),
+        Sensor("ballquat", "rear"),
     ),
     body=_BODY,
     actuators="".join(f'<motor jointinparent="{side}" {_MOTOR}/>' for side in ("left", "right")),
     ahead=(0.0, -1.0, 0.0),
+    vision='pos="0 0.1 0.2" xyaxes="-1 0 0 0 -0.4 1"',
     floats=True,
-    rolls=True,
+    has_cylinders=True,
+    push_box=PushBox(size=0.125, density=0.0005, keepout=0.125),
 )

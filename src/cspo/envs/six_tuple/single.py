@@ -1,17 +1,9 @@
-"""The native tasks as Safety-Gymnasium hands them out: six values per step, the cost third.
-
-Code written for it runs with one line changed:
-
-    import cspo.envs.six_tuple as safety_gymnasium
-
-    env = safety_gymnasium.make("SafetyPointGoal1-v0", render_mode="rgb_array")
-    observation, info = env.reset(seed=0)
-    observation, reward, cost, terminated, truncated, info = env.step(env.action_space.sample())
-"""
+"""One environment with six values per step."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
 import gymnasium
 
@@ -19,8 +11,31 @@ from cspo.envs.make import factory_of
 from cspo.envs.tasks import NAMESPACE, native_name
 from cspo.errors import CspoError
 
+SixValues = tuple[Any, Any, Any, Any, Any, dict[str, Any]]
+"""Observation, reward, cost, terminated, truncated, info; of vector environments (N,) each."""
 
-class SixTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
+
+class SafeWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper of environments with six values, which also passes their attributes on.
+
+    Gymnasium's own wrappers did so when that code was written: `env.task`, `env.num_envs`.
+    """
+
+    reward_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # as Gymnasium had it
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the environment inside."""
+        if name.startswith("_") or name == "env":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return self.env.get_wrapper_attr(name)
+
+    def step(self, action: Any) -> SixValues:  # type: ignore[override]
+        """Advance by one step."""
+        outcome: Any = self.env.step(action)
+        return outcome  # type: ignore[no-any-return]
+
+
+class SixTuple(SafeWrapper):
     """An environment whose `step` returns (observation, reward, cost, terminated, truncated, info).
 
     `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term, and
@@ -30,7 +45,7 @@ class SixTuple(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: A Gymnasium environment that gives `info["cost"]` in every step.
     """
 
-    def step(self, action: Any) -> tuple[Any, Any, float, bool, bool, dict[str, Any]]:  # type: ignore[override]
+    def step(self, action: Any) -> SixValues:  # type: ignore[override]
         """Advance by one step."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if "cost" not in info:
@@ -59,6 +74,3 @@ def six_tuple(env: Any, **options: Any) -> SixTuple:
         return SixTuple(env)
     name = native_name(env)
     return SixTuple(factory_of(env if name is None else NAMESPACE + name, options)())
-
-
-make = six_tuple  # as Safety-Gymnasium calls it
