@@ -93,6 +93,10 @@ def make_chatty() -> Chatty:
     return Chatty()
 
 
+def make_sleepy() -> Sleepy:
+    return Sleepy()
+
+
 def make_batch(num_envs: int) -> ScriptedBatch:
     ends = {(t, n): "terminated" for t in range(4, 40_000, 5) for n in range(num_envs)}
     return ScriptedBatch(40_000, num_envs, ends, num_costs=2)
@@ -259,6 +263,15 @@ def test_the_training_that_check_env_suggests_is_accepted(capsys: Any) -> None:
     assert config.steps_per_epoch % config.num_envs == 0
 
 
+def test_an_environment_that_waits_is_given_a_worker_per_copy(capsys: Any) -> None:
+    from cspo.commands.train import read_arguments
+
+    found = in_json("check-env test_contact:make_sleepy --seconds 0.3", capsys)
+    assert found["waits"] and found["step_microseconds"] > 2000.0
+    config, _, _ = read_arguments(found["suggestion"]["train"].split()[2:])
+    assert config.workers == config.num_envs == 20
+
+
 def test_a_native_task_has_the_limit_of_the_benchmark(capsys: Any) -> None:
     found = in_json("check-env SafetyHopperVelocity-v1 --seconds 0.3", capsys)
     assert found["trainable"] and found["time_limit"] == 1000 and found["exact_resume"]
@@ -389,6 +402,15 @@ def test_a_probe_takes_a_settings_file_and_flags_win(
     found = in_json(f"probe --config {file} --total-steps 3200 --num-envs 4", capsys)
     assert found["cost_names"] == ["heat", "noise"] and found["steps"] == 3200
     assert found["trained"]["cost"][0]["mean"] == 60.0  # 20 steps of heat 3
+
+
+def test_workers_change_no_result_of_a_probe(capsys: Any) -> None:
+    words = "probe run_helpers:make_tiny --total-steps 2000 --steps-per-epoch 1000 --num-envs 2"
+    alone, spread = in_json(words, capsys), in_json(f"{words} --workers 2", capsys)
+    assert "--workers 2" in spread["commands"]["first"]
+    for found in (alone, spread):
+        del found["seconds"], found["commands"]
+    assert alone == spread
 
 
 def test_a_probe_of_a_users_object_leaves_it_open() -> None:

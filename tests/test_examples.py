@@ -15,6 +15,19 @@ import cspo
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
+@pytest.mark.parametrize(
+    ("script", "needs"), [("cartpole.py", "gymnasium"), ("point_maze.py", "gymnasium_robotics")]
+)
+def test_real_environments_train(script: str, needs: str, tmp_path: Path) -> None:
+    pytest.importorskip(needs, reason=f"{script} needs {needs}")
+    words = ["--steps", "4000", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "finished" in done.stdout and (tmp_path / "run" / "summary.json").exists()
+
+
 def test_stable_baselines3_trains_on_our_tasks() -> None:
     """One process for all: most of the time is spent on importing."""
     pytest.importorskip(

@@ -15,7 +15,7 @@ import tyro
 from cspo.commands.layout import distributions, marked, terminal, write
 from cspo.commands.options import FileOption, TaskArgument, parse
 from cspo.config import read_settings
-from cspo.envs.settings import EnvironmentSettings
+from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError
 from cspo.lab.suggest import command, suggest_sizes
@@ -50,6 +50,7 @@ class ProbeOptions:
     seed: int = setting(0, not_negative)
     """Of the training."""
     environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    parallel: WorkerSettings = field(default_factory=WorkerSettings)
     config: FileOption = None
     """TOML file with other settings, as of `cspo train`; its algorithm and limits are left out."""
     run_dir: Annotated[str | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
@@ -75,7 +76,8 @@ def main(arguments: Sequence[str]) -> int:
         result = probe(task, run_dir=options.run_dir, watch=watch, **settings)
     data = dataclasses.asdict(result) | {"cost_limit": result.cost_limit}
     own = task, settings.get("env_options", {}), settings.get("cost_terms", ())
-    data["commands"] = _commands(result, own)
+    workers = {"workers": settings["workers"]} if settings.get("workers") else {}
+    data["commands"] = _commands(result, own, workers)
     if options.json:
         print(json.dumps(without_nan(data), allow_nan=False), flush=True)
     else:
@@ -88,20 +90,21 @@ def _typed(options: ProbeOptions) -> dict[str, Any]:
     names = ("total_steps", "num_envs", "steps_per_epoch", "seed")
     values = {name: getattr(options, name) for name in names}
     chosen = {name: value for name, value in values.items() if value is not None}
-    unset = EnvironmentSettings()
-    for item in dataclasses.fields(options.environment):
-        value = getattr(options.environment, item.name)
-        if value != getattr(unset, item.name):
-            chosen[item.name] = value
+    for group in (options.environment, options.parallel):
+        unset = type(group)()
+        for item in dataclasses.fields(group):
+            value = getattr(group, item.name)
+            if value != getattr(unset, item.name):
+                chosen[item.name] = value
     return chosen
 
 
-def _commands(result: ProbeResult, own: Any) -> dict[str, str]:
+def _commands(result: ProbeResult, own: Any, workers: dict[str, Any]) -> dict[str, str]:
     """Return a training with each kind of limit, or a longer probe if there is no limit."""
     if result.cost_limit is None:
-        return {"probe": command("probe", *own, total_steps=10 * result.steps)}
+        return {"probe": command("probe", *own, total_steps=10 * result.steps, **workers)}
     sizes = suggest_sizes(result.time_limit, round(result.trained.length.highest))
-    fixed = dataclasses.asdict(sizes) | {"total_steps": FIRST_TRAINING}
+    fixed = dataclasses.asdict(sizes) | workers | {"total_steps": FIRST_TRAINING}
     kinds = ["tight", "moderate", "loose"]
     limits = {
         kind: tuple(one.limits.get(kind, one.first) for one in result.proposals) for kind in kinds
