@@ -136,8 +136,8 @@ FAULTS = {
     "kill": ("worker 1 (copies 2 to 3)", "was killed by SIGKILL in step()"),
     "exit": ("worker 1 (copies 2 to 3)", "ended with exit code 3 in step()"),
     "crash": ("worker 1 (copies 2 to 3)", "was killed by SIGSEGV in step() ("),
-    "hang": ("worker 1 (copies 2 to 3)", "gave no answer to step() within 1 s ("),
-    "lock": ("worker 1 (copies 2 to 3)", "gave no answer to step() within 1 s ("),
+    "hang": ("worker 1 (copies 2 to 3)", "gave no answer to step() within 2 s ("),
+    "lock": ("worker 1 (copies 2 to 3)", "gave no answer to step() within 2 s ("),
     "raise": ("(copy 2)", "raised ZeroDivisionError: on purpose ("),
     "nan": ("(copy 2)", "gave a non-finite reward"),
     "text": ("(copy 2)", "gave a reward that is not one number but 'much'"),
@@ -150,7 +150,8 @@ def test_a_fault_is_named_and_the_run_goes_on_as_if_it_had_not_been(
     fault: str, tmp_path: Path, undisturbed: Path, capfd: Any, monkeypatch: Any
 ) -> None:
     run, options = tmp_path / "run", {"fault": fault, "place": str(tmp_path)}
-    spread: Any = {"workers": 2, "worker_timeout": 1.0, "env_options": options}
+    timeout = 2.0 if fault in ("hang", "lock") else 60.0
+    spread: Any = {"workers": 2, "worker_timeout": timeout, "env_options": options}
     config = cspo.make_config(FAILING, "ppo-lag", **SHORT, **spread)
     # Reading a hundred flags takes longer than all the rest.
     monkeypatch.setattr("cspo.commands.train.read_arguments", lambda _: (config, str(run), True))

@@ -79,7 +79,8 @@ def _values() -> list[tuple[str, str]]:
         kind = _kind(item)
         never = NEVER if kind != "dict" else NEVER[1:]
         found += [(item.name, value) for value in (*WRONG[kind], *never)]
-    of_runs = {"total_steps", "task"}  # the file has them already: a key twice is no TOML
+    # The file has them already, and a key twice is no TOML; or flags take their place.
+    of_runs = {"total_steps", "task", "steps_per_epoch", "num_envs"}
     return [(name, value) for name, value in found if name not in of_runs]
 
 

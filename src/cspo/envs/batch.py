@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -133,9 +132,7 @@ def check_actions(name: str, actions: ArrayLike, shape: tuple[int, ...]) -> Floa
         raise CspoError(f"{taken}, and these are not an array of numbers.") from None
     if array.shape != shape:
         raise CspoError(f"{name} takes actions of shape {shape}, not {array.shape}.")
-    # One call, where looking at every value would be two: the product is not finite if one of
-    # them is not, and may be too large otherwise.
-    if not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
+    if not np.isfinite(array).all():
         copy = int(np.argwhere(~np.isfinite(array))[0][0])
         given = "an action that is not finite (NaN or infinity)"
         raise CspoError(f"{name} was given {given}, for copy {copy}.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import warnings
 from collections.abc import Sequence
 from decimal import Decimal
@@ -138,6 +139,12 @@ def array_of(value: Any) -> Any:
         return np.asarray(value)
     except ValueError:  # lists of different lengths
         return np.empty(0, object)
+
+
+def all_finite(numbers: Any) -> bool:
+    """Whether a flat array is finite: one pass over it, and nothing is allocated."""
+    with np.errstate(all="ignore"):  # squares of large numbers may overflow; then each is looked at
+        return math.isfinite(numbers.dot(numbers)) or bool(np.isfinite(numbers).all())
 
 
 def check_state(state: dict[str, Any]) -> None:

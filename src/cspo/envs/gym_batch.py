@@ -15,6 +15,7 @@ from cspo.envs.foreign import (
     REAL_KINDS,
     ForeignCall,
     WrongAnswer,
+    all_finite,
     array_of,
     close_all,
     number,
@@ -127,7 +128,6 @@ class GymBatchEnv(BatchEnv):
     def _make_result(self, num_costs: int) -> None:
         sizes = self.num_envs, self.observation_size, num_costs
         self._result, self._numbers = StepResult.with_numbers(*sizes)
-        self._zeros = np.zeros_like(self._numbers)
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; environment i is seeded with `seed + i`, or goes on if None."""
@@ -277,8 +277,7 @@ class GymBatchEnv(BatchEnv):
 
     def _demand_finite(self, call: ForeignCall) -> None:
         """Refuse results that are not finite, by the copy and the step that gave them."""
-        # A product with zeros is zero unless something is not finite: one pass, nothing allocated.
-        if self._numbers.dot(self._zeros) == 0.0:
+        if all_finite(self._numbers):
             return
         for name in ("observation", "reward", "cost"):
             wrong = np.argwhere(~np.isfinite(getattr(self._result, name)))

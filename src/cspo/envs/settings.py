@@ -27,7 +27,8 @@ class WorkerSettings:
     """Processes over which the copies of an environment that is no native task are spread; 0 steps
     them one after another in this process. Does not change results."""
     worker_timeout: float | None = setting(600.0, positive, changes_results=False)
-    """Seconds a worker may take for one call before it counts as hung; none waits for ever."""
+    """Seconds a worker may take for a reset or a step before it counts as hung; none waits for
+    ever. Making the environments may take ten minutes in any case."""
     restart_workers: int = setting(0, not_negative, changes_results=False)
     """How often a worker that died, hung or raised is started again, with new episodes for its
     copies, before training stops."""

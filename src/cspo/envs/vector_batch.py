@@ -12,7 +12,15 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
 from cspo.envs.batch import BoolArray, FloatArray, StepResult, check_actions, check_copies
-from cspo.envs.foreign import REAL_KINDS, ForeignCall, WrongAnswer, array_of, close_all, numbers
+from cspo.envs.foreign import (
+    REAL_KINDS,
+    ForeignCall,
+    WrongAnswer,
+    all_finite,
+    array_of,
+    close_all,
+    numbers,
+)
 from cspo.envs.gym_batch import CostFunction
 from cspo.envs.gym_facts import (
     name_of,
@@ -91,7 +99,6 @@ class VectorBatchEnv:
     def _make_result(self, num_costs: int) -> None:
         sizes = self.num_envs, self.observation_size, num_costs
         self._result, self._numbers = StepResult.with_numbers(*sizes)
-        self._zeros = np.zeros_like(self._numbers)
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; Gymnasium's own seed copy i with `seed + i`."""
@@ -284,7 +291,7 @@ class VectorBatchEnv:
         return ForeignCall(call, f"the environment {self.name}", self.vector)
 
     def _demand_finite(self) -> None:
-        if self._numbers.dot(self._zeros) != 0.0:
+        if not all_finite(self._numbers):
             for name in ("observation", "reward", "cost"):
                 wrong = np.argwhere(~np.isfinite(getattr(self._result, name)))
                 if len(wrong):

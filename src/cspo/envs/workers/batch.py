@@ -94,14 +94,14 @@ class WorkerBatchEnv:
     def _learn(self) -> None:
         """Take the description from the first worker, compare the others, and share the arrays."""
         first, *others = self._workers
-        described = first.answer("construction")
+        described = first.made()
         vars(self).update(described)
         for worker in self._workers:
             worker.owner = f" of the environment {self.name}"
         for worker in others:
             worker.tell(self.cost_names)
         for worker in others:
-            _check_alike(described, worker.answer("construction"), worker)
+            _check_alike(described, worker.made(), worker)
         sizes = (self.num_envs, self.observation_size, self.action_size, len(self.cost_names))
         self._sizes = Sizes(*sizes)
         needed = bytes_needed(self._sizes)
@@ -112,7 +112,7 @@ class WorkerBatchEnv:
         for worker in self._workers:
             worker.ask("attach", self._sizes)
         for worker in self._workers:
-            worker.answer("construction")
+            worker.made()
 
     def reset(self, seed: int | None = None) -> FloatArray:
         """Start N episodes; environment i is seeded with `seed + i`, or goes on if None."""
@@ -232,9 +232,9 @@ class WorkerBatchEnv:
         order = old.order._replace(cost_names=self.cost_names)
         worker = self._workers[index] = self._start(index, order)
         worker.owner = old.owner
-        worker.answer("construction")
+        worker.made()
         worker.ask("attach", self._sizes)
-        worker.answer("construction")
+        worker.made()
         worker.ask("reset", seed + order.first)
         worker.answer("reset()")
 

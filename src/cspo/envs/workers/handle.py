@@ -19,9 +19,12 @@ from cspo.envs.workers.recipe import Order
 from cspo.errors import CspoError, EnvironmentFault, RemoteTraceback, is_users
 
 GRACE = 5.0  # seconds for environments to close, and for a process to end, before it is killed
+START = 600.0  # seconds at least for importing and making environments
 LOOK = 1.0  # seconds between two looks whether a worker still lives
-# The path comes first: what lies in the current directory is found only where it is here.
-PROGRAM = """import sys; sys.path[:] = sys.argv[5:]
+# A group of its own keeps Ctrl-C away, which the training process gets. A session of its own would
+# too, but Linux gives every session the same share of a core: 16 workers wake up 3 ms late then.
+# The path is that of this process: what lies in the current directory is found only where it is.
+PROGRAM = """import os, sys; os.setpgid(0, 0); sys.path[:] = sys.argv[5:]
 from cspo.envs.workers.process import main
 main(*map(int, sys.argv[1:5]))"""
 
@@ -67,7 +70,6 @@ class Worker:
                 [sys.executable, "-c", PROGRAM, *map(str, passed), *map(os.fspath, sys.path)],
                 pass_fds=passed,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # out of reach of Ctrl-C, which the training process gets
             )
         except OSError as fault:
             raise CspoError(f"{self.title} could not be started: {fault.strerror}.") from fault
@@ -96,20 +98,29 @@ class Worker:
         self._unanswered += 1
         self.tell((method, *arguments))
 
-    def answer(self, call: str) -> Any:
+    def made(self) -> Any:
+        """Wait for what construction returned, which may take long before the timeout counts."""
+        return self.answer("construction", START)
+
+    def answer(self, call: str, at_least: float = 0.0) -> Any:
         """Wait for what a call, named for the message, returned.
+
+        Args:
+            call: Its name.
+            at_least: Seconds it has, if the timeout is less.
 
         Raises:
             WorkerFault: It raised, or the worker died or gave no answer in time.
         """
+        limit = None if self._timeout is None else max(self._timeout, at_least)
         started = time.monotonic()
         while True:
             # In slices: a process that an environment started may hold a dead worker's connection.
             while not self._poll.poll(self._slice):
                 if self.process.poll() is not None:
                     raise self._died(call)
-                if self._timeout is not None and time.monotonic() >= started + self._timeout:
-                    raise self._hung(call)
+                if limit is not None and time.monotonic() >= started + limit:
+                    raise self._hung(call, limit)
             try:
                 letter, value = self._talk.receive()
             except (EOFError, OSError):
@@ -149,14 +160,14 @@ class Worker:
                 what += ", as the system does when memory runs out"
         return self._fault(f"{what}{self._place()}.")
 
-    def _hung(self, call: str) -> WorkerFault:
+    def _hung(self, call: str, limit: float) -> WorkerFault:
         """Return where the worker was when its time was over, and end it."""
         with contextlib.suppress(OSError):
             os.kill(self.process.pid, signal.SIGUSR1)  # which writes the stack
             time.sleep(0.2)
         place = self._place()
         self.kill()
-        within = f"gave no answer to {call} within {self._timeout:g} s{place}"
+        within = f"gave no answer to {call} within {limit:g} s{place}"
         return self._fault(f"{within}: it was ended; --worker-timeout is the limit.")
 
     def _fault(self, what: str) -> WorkerFault:

@@ -66,6 +66,7 @@ def main(commands: int, parent: int, memory: int, trace: int) -> None:
         trace: File for the Python stack, if this process crashes or is asked for it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # what prints in the background may be stopped
     _end_with_parent(parent)
     faulthandler.enable(trace, all_threads=False)
     faulthandler.register(signal.SIGUSR1, trace, all_threads=False)
