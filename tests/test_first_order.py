@@ -473,7 +473,7 @@ def test_cup_measures_the_projection_from_a_policy_that_stays_where_it_was() -> 
     metrics = algorithm.update(batch, np.array([30.0]), np.array([25.0]))
     layers, log_std = unpack(float64(seen["half"]), learner.policy.actor.mlp.sizes)
     np.testing.assert_allclose(
-        float64(seen["reference"].mean),
+        float64(seen["reference"].output),
         reference_mlp(layers, float64(batch.observation)),
         atol=1e-5,
     )
