@@ -11,6 +11,7 @@ import pytest
 from gymnasium.spaces import Box
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from run_helpers import SMALL, TinyEnv, assert_same_run
+from space_envs import ACTION_SPACES, SpaceEnv, total
 from worker_envs import cost_of_place
 
 import cspo
@@ -120,6 +121,37 @@ def test_training_is_the_same_and_resumes_exactly(mode: str, tmp_path: Path) -> 
         next(iter(trainer))
     cspo.resume(tmp_path / "cut", env=vector("sync", mode), quiet=True)
     assert_same_run(tmp_path / "cut", tmp_path / "single")
+
+
+def cost_of_action(before: Any, action: Any, after: Any, info: dict[str, Any]) -> float:
+    """Return a cost that only the raw values can give."""
+    return float(before["room"] + after["room"] + abs(total(action)))
+
+
+@pytest.mark.parametrize("mode", ["SameStep", "NextStep", "Disabled"])
+@pytest.mark.parametrize("space", ACTION_SPACES)
+@pytest.mark.parametrize("cost_fn", [None, cost_of_action])
+def test_every_space_is_that_of_single_environments(space: str, mode: str, cost_fn: Any) -> None:
+    def make() -> SpaceEnv:
+        return SpaceEnv(space)
+
+    ours = GymBatchEnv(make, N, cost_fn)
+    theirs = make_batch(
+        SyncVectorEnv([make] * N, autoreset_mode=AutoresetMode(mode)), N, cost_fn=cost_fn
+    )
+    assert theirs.action_choices == ours.action_choices  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(theirs.observation_as_is, ours.observation_as_is)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(theirs.reset(seed=3), ours.reset(seed=3))
+    random = np.random.default_rng(0)
+    low, high = np.maximum(ours.action_low, -3.0), np.minimum(ours.action_high, 3.0)
+    for _ in range(25):
+        actions = random.uniform(low, high, (N, ours.action_size))
+        actions[:, -len(ours.action_choices) or ours.action_size :] //= 1.0
+        one, other = ours.step(actions), theirs.step(actions)
+        ended = one.terminated | one.truncated
+        for name in ("observation", "reward", "cost", "terminated", "truncated"):
+            np.testing.assert_array_equal(getattr(other, name), getattr(one, name), name)
+        np.testing.assert_array_equal(other.final_observation[ended], one.final_observation[ended])
 
 
 def make_all(num_envs: int, mode: str = "NextStep") -> VectorEnv[Any, Any, Any]:
