@@ -21,7 +21,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
 from cspo.envs import make_batch
 
@@ -82,6 +81,9 @@ def best(
 
 
 def slow(rounds: int) -> dict[str, float]:
+    # Here, since workers import this file, and with Stable-Baselines3 they would import PyTorch.
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
     serial = make_batch(Sleeping, COPIES)
     started = time.perf_counter()
     spread = make_batch("slow_environments:Sleeping", COPIES, workers=COPIES)
@@ -105,6 +107,8 @@ def slow(rounds: int) -> dict[str, float]:
 
 
 def quick(rounds: int) -> dict[str, float]:
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
     ours, theirs = make_batch(Quick, COPIES), DummyVecEnv([Quick] * COPIES)
     bare = [Quick() for _ in range(COPIES)]
     for env in (ours, theirs, *bare):
