@@ -13,12 +13,6 @@ from cspo.envs.navigation.parts import LIDAR_BINS, SUB_STEPS, ObjectClass, Stage
 from cspo.envs.navigation.robots import ROBOTS
 from cspo.envs.navigation.robots.robot import Robot
 
-# A seed must give these the run that it always gave, to the last bit: they keep the contacts with
-# boxes that MuJoCo finds now.
-FIRST_RELEASE = frozenset(
-    f"Safety{robot}{game}-v0" for robot in ("Point", "Car") for game in ("Goal1", "Button1")
-)
-
 
 @dataclass(frozen=True)
 class NavigationTask:
@@ -37,7 +31,7 @@ class NavigationTask:
         """What surrounds the robot."""
         game = self.game
         place = game.extent, game.robot_keepout, game.robot_area
-        return Stage(self.objects, game.felt, *place, self.row.name not in FIRST_RELEASE)
+        return Stage(self.objects, game.felt, *place)
 
     @property
     def seen(self) -> tuple[ObjectClass, ...]:

@@ -59,7 +59,6 @@ class Stage(NamedTuple):
     extent: float  # half the side of the square that objects are placed in
     robot_keepout: float
     robot_area: Area | None  # where the robot starts, if not anywhere in the square
-    old_boxes: bool  # find contacts with boxes as mujoco 2.3.3 did
 
 
 def goal(radius: float, keepout: float) -> ObjectClass:

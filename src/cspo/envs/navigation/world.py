@@ -65,7 +65,7 @@ class World:
                 parts.SUB_STEPS,
                 chained=robot.runge_kutta,
                 forward=True,
-                shallow=stage.old_boxes and bool(moving),
+                shallow=bool(moving),  # as mujoco 2.3.3 found contacts with boxes
                 circle=circle,
             ),
             gather=self._columns.gather,
