@@ -28,8 +28,8 @@ START, END = "<!-- speeds of all tasks -->\n", "<!-- end -->\n"  # what the tabl
 # Steps per second of Safety-Gymnasium 1.0.0 by task, one environment, where that was measured.
 ORIGINAL = HERE / "env_speeds_original.json"
 WANTED = 0.85  # of bare physics
-# Ends by saying how much memory the process had at most, in kilobytes. Linux counts what the process
-# that started it had into `ru_maxrss`, so its own mark is read.
+# Ends by saying how much memory the process had at most, in kilobytes: its own mark, because Linux
+# counts what the process that started it had into `ru_maxrss`.
 MEASURE = """import sys
 from pathlib import Path
 from cspo.cli import main
