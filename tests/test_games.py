@@ -45,10 +45,8 @@ FACTS: dict[str, tuple[float, int, tuple[str, ...], int]] = {
 }
 BLOCKS = {"Point": (12, 2), "Car": (24, 2), "Racecar": (12, 2), "Ant": (40, 8), "Doggo": (56, 12)}
 NAMES = [f"Safety{robot}{game}-v0" for robot in ("Point", "Car") for game in FACTS]
-# Where rounding decides how a box meets a cylinder, and where a task keeps the contacts of its
-# first release: see docs/parity.md.
-LOOSE = {"SafetyPointPush1-v0", "SafetyPointPush2-v0", "SafetyPointButton1-v0"}
-LOOSE |= {"SafetyCarButton1-v0"}
+# Where rounding decides how a box meets a cylinder: see docs/parity.md.
+LOOSE = {"SafetyPointPush1-v0", "SafetyPointPush2-v0"}
 
 
 def made(name: str, **options: Any) -> NavigationEnv:

@@ -2,7 +2,8 @@
 
 The first functions are about one choice at one sample. `logits` is a view of what the network puts
 out there: k logits of a categorical, or a single one, the log-odds of a bit. What is chosen is an
-option's index, or 0 and 1, as a float. Compiled, and inlined into the loops over samples.
+option's index, or 0 and 1, as a float. Compiled, and inlined into the loops over samples; sums are
+not reordered, which could round differently from one compilation to the next, for nothing.
 
 The slopes of log p, of the entropy H and of KL(p || q), by the logits l:
 
@@ -14,10 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cspo.arithmetic import kernel
+from cspo.arithmetic import exact_kernel
 
 
-@kernel
+@exact_kernel
 def log_sum_exp(logits):
     """Return log sum_i exp(logits_i) without overflow."""
     top = logits[0]
@@ -29,13 +30,13 @@ def log_sum_exp(logits):
     return top + np.log(total)
 
 
-@kernel
+@exact_kernel
 def log_sigmoid(logit):
     """Return log(1 / (1 + exp(-logit))) without overflow."""
     return min(logit, np.float32(0.0)) - np.log1p(np.exp(-abs(logit)))
 
 
-@kernel
+@exact_kernel
 def log_prob(logits, chosen):
     """Return the log-probability of what was chosen."""
     if logits.size == 1:
@@ -43,7 +44,7 @@ def log_prob(logits, chosen):
     return logits[int(chosen)] - log_sum_exp(logits)
 
 
-@kernel
+@exact_kernel
 def score(logits, chosen, out):
     """Fill out (k,) with the slope of `log_prob` by the logits, and return `log_prob`."""
     if logits.size == 1:
@@ -56,7 +57,7 @@ def score(logits, chosen, out):
     return logits[option] - total
 
 
-@kernel
+@exact_kernel
 def entropy(logits, out):
     """Return the entropy, and fill out (k,) with its slope by the logits."""
     if logits.size == 1:
@@ -73,7 +74,7 @@ def entropy(logits, out):
     return result
 
 
-@kernel
+@exact_kernel
 def divergence(logits, other, out):
     """Return KL(p || q) of `logits` to `other`, and fill out (k,) with its slope by `logits`."""
     if logits.size == 1:
@@ -91,7 +92,7 @@ def divergence(logits, other, out):
     return result
 
 
-@kernel
+@exact_kernel
 def apply_fisher(logits, tangent):
     """Replace tangent (k,) by (diag(p) - p p^T) tangent, for a bit p (1 - p) tangent."""
     if logits.size == 1:
@@ -105,7 +106,7 @@ def apply_fisher(logits, tangent):
         tangent[i] = np.exp(logits[i] - total) * (tangent[i] - mean)
 
 
-@kernel
+@exact_kernel
 def sample(logits, uniform):
     """Return the choice at which the distribution function first exceeds uniform in [0, 1)."""
     if logits.size == 1:
@@ -118,7 +119,7 @@ def sample(logits, uniform):
     return float(logits.size - 1)  # also where rounding leaves the sum below one
 
 
-@kernel
+@exact_kernel
 def mode(logits):
     """Return the most probable choice, the first of several."""
     if logits.size == 1:
@@ -134,7 +135,7 @@ def mode(logits):
 # samples, and choices (M,) say how many logits each choice has.
 
 
-@kernel
+@exact_kernel
 def choice_scores(output, action, choices, total, scores):
     """Add the log-probabilities of choices to total (B,) and fill scores (B, sum(choices)).
 
@@ -150,7 +151,7 @@ def choice_scores(output, action, choices, total, scores):
             start += choices[m]
 
 
-@kernel
+@exact_kernel
 def choice_entropies(output, choices, entropies, slopes):
     """Fill entropies (B,) with those of all choices and slopes (B, sum(choices)) by the logits."""
     gaussians = output.shape[1] - slopes.shape[1]
@@ -163,7 +164,7 @@ def choice_entropies(output, choices, entropies, slopes):
             start += choices[m]
 
 
-@kernel
+@exact_kernel
 def choice_divergences(output, other, choices, kl, slopes):
     """Fill kl (B,) with KL(output || other) of all choices, and slopes (B, sum(choices))."""
     gaussians = output.shape[1] - slopes.shape[1]
@@ -176,7 +177,7 @@ def choice_divergences(output, other, choices, kl, slopes):
             start += choices[m]
 
 
-@kernel
+@exact_kernel
 def apply_fishers(output, choices, tangent):
     """Apply the metric of every choice to the last columns of tangent (B, O), in place."""
     gaussians = output.shape[1] - choices.sum()
@@ -188,7 +189,7 @@ def apply_fishers(output, choices, tangent):
             start = end
 
 
-@kernel
+@exact_kernel
 def choose(output, choices, action, draw):
     """Turn the last M columns of action (B, A) into choices.
 
