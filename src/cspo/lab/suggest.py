@@ -13,7 +13,7 @@ from cspo.envs.examination import Examination, Tally
 from cspo.errors import flag
 from cspo.settings import written
 
-SLOW = 100e-6  # seconds of a step from which on it is worth handing it to another process
+SLOW = 300e-6  # seconds of a step from which on it is worth handing it to another process
 FEW, MANY = 4, 20  # copies of an environment
 
 
