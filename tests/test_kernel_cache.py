@@ -142,6 +142,21 @@ def test_kernels_of_other_sources_are_kept_apart(tmp_path: Path) -> None:
     assert not changed("cli.py")
 
 
+def test_environments_with_the_same_package_share_kernels(folder: Path) -> None:
+    """As two installations have it: the same sources in another place."""
+    copy = shutil.copytree(PACKAGE, folder / "elsewhere" / "cspo")
+    for root, hits in ((PACKAGE.parent, 0), (copy.parent, 1)):
+        code = (
+            "import cspo\n"
+            "from cspo.arithmetic import _exchange_control as kernel\n"
+            "kernel(0, 0)\nprint(cspo.__file__)\nprint(sum(kernel.stats.cache_hits.values()))"
+        )
+        own = {"PYTHONPATH": str(root), "XDG_CACHE_HOME": str(folder / "shared")}
+        environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | own
+        said = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+        assert said.splitlines() == [str(root / "cspo" / "__init__.py"), str(hits)]
+
+
 def test_kernels_that_nobody_used_for_long_are_removed(folder: Path) -> None:
     current = Path(call(folder, "int")[2])
     old, recent = current.with_name("0.0.1-old"), current.with_name("0.0.2-recent")

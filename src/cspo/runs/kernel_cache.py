@@ -1,8 +1,9 @@
 """Where compiled kernels are kept, so that a machine compiles them once.
 
-They go to the user's cache folder, below a name that changes with the sources they are made of:
-a new version never runs code of an old one, and site-packages may be read-only. Numba's files are
-trusted like programs (they are unpickled), so the folder of another user is not used.
+They go to the user's cache folder, below a name that changes with the sources they are made of and
+with what compiles them: a new version never runs code of an old one, environments with the same
+share them, and site-packages may be read-only. Numba's files are trusted like programs (they are
+unpickled), so the folder of another user is not used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache, partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from cspo.runs.files import open_lock, try_lock, user_cache
 
 _config: Any = config  # which has its settings as attributes, unknown to a type checker
 _FunctionCache: Any = caching.FunctionCache
+_CacheFile: Any = caching.IndexDataCacheFile
 SECONDS = 20  # that compiling for a first run takes: 18 on a core of 2.6 GHz
 PATIENCE = 5.0  # seconds that a process waits for others that save
 UNUSED = 60 * 24 * 3600.0  # seconds after which the kernels of another version are removed
@@ -52,7 +55,7 @@ def place() -> Place:
     for find in finders:
         try:
             parent = find() / "numba"
-            folder = parent / f"{cspo.__version__}-{sources_digest()}"
+            folder = parent / f"{cspo.__version__}-{sources_digest()}-{_compiler_digest()}"
             _prepare(folder, private=not given)
         except OSError as error:
             fault = fault or f"{error.filename or 'cache'}: {error.strerror or error}"
@@ -108,12 +111,30 @@ def sources_digest(root: Path = Path(cspo.__file__).parent) -> str:
     return digest.hexdigest()[:12]
 
 
+def _compiler_digest() -> str:
+    """Return a digest of the versions that decide what the same sources are compiled to."""
+    names = ("numba", "llvmlite", "numpy")
+    found = [f"{name} {version(name)}" for name in names]
+    return hashlib.sha256(" ".join(found).encode()).hexdigest()[:6]
+
+
 class KernelCache(_FunctionCache):  # type: ignore[misc]
     """Numba's cache of one function, which neither other processes nor damaged files can spoil.
 
     Numba's own gives two signatures that two processes save at once the same file: one of them is
     then called with the code of the other. And a file cut short, or a disk that is full, raises.
     """
+
+    def __init__(self, function: Any) -> None:
+        """Keep what `function` is compiled to; of a user's own, where and while Numba would."""
+        super().__init__(function)
+        if function.__module__.startswith("cspo."):
+            # By its name, not by the path of its file, which differs between environments; the
+            # name of the folder already tells which sources these are.
+            self._cache_path = str(Path(_config.CACHE_DIR, function.__module__))
+            Path(self._cache_path).mkdir(exist_ok=True)
+            base = self._impl.filename_base
+            self._cache_file = _CacheFile(self._cache_path, base, "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return a compiled function, or None if there is none that can be read."""
@@ -149,7 +170,7 @@ def keep(dispatcher: Any) -> None:
     try:
         # In place of `cache=True`, which does just this with Numba's own class.
         dispatcher._cache = KernelCache(dispatcher.py_func)
-    except RuntimeError:  # the folder is gone again
+    except (RuntimeError, OSError):  # the folder is gone again
         pass
     finally:
         _config.CACHE_DIR = before
