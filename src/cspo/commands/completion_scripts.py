@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cspo.commands.completion import Described, Values
+from cspo.commands.completion_words import Described, Values
 
 Commands = Mapping[str, Described]
 Names = Mapping[str, Sequence[str]]
