@@ -11,6 +11,7 @@ import errno
 import gzip
 import os
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,22 @@ def remove_partial_files(folder: Path) -> None:
     for path in folder.glob(".*.partial"):
         if not path.is_dir():
             path.unlink(missing_ok=True)
+
+
+def user_cache() -> Path:
+    """Return this program's folder in the user's cache; it need not be there."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "cspo"
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # neither a variable nor the system knows one
+        raise OSError(errno.ENOENT, "there is no home folder") from error
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "cspo"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "cspo"
+    return home / ".cache" / "cspo"
 
 
 def open_lock(path: Path) -> IO[str]:
