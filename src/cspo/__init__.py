@@ -30,6 +30,7 @@ _PUBLIC = {
     "register_agent": "cspo.envs.registration",
     "CspoError": "cspo.errors",
     "EpochReport": "cspo.types",
+    "Schedule": "cspo.experience.limits",
 }
 __all__ = ["__version__", *_PUBLIC]
 
