@@ -33,7 +33,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Make the links of a page lead to where the site has what they are about."""
     uri = page.file.src_uri
-    if uri.startswith("source/"):
+    if uri.startswith(("source/", "reference/")):
         return markdown
     try:
         return repository.rewritten(repository.source_of(uri), uri, markdown)
@@ -42,6 +42,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _add_linked(uri: str, text: str, files: Files, config: Any) -> None:
+    if uri.startswith("reference/"):
+        return
     page = repository.source_of(uri)
     for match in repository.links(text):
         try:

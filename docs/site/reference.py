@@ -199,10 +199,8 @@ def python_page() -> str:
 
 def _public() -> Iterator[str]:
     for name, module in cspo._PUBLIC.items():
-        if name == "six_tuple":
-            yield f"::: {module}\n    options:\n      heading_level: 2\n"
-        else:
-            yield f"::: {module}.{name}\n    options:\n      heading_level: 2\n"
+        target = module if module.endswith(f".{name}") else f"{module}.{name}"
+        yield f"::: {target}\n    options:\n      heading_level: 2\n"
 
 
 def default_of(name: str, setting: str) -> Any:

@@ -62,7 +62,7 @@ def resolve(page: str, target: str) -> tuple[str, str]:
 
 def line_of(path: str, code: str) -> int | None:
     """Return the line of a file that a link with this code as its text is about, if it is one."""
-    if code in (path, os.path.basename(path)) or path.endswith("/" + code):
+    if code.endswith("/") or path == code or path.endswith("/" + code):
         return None
     text = (ROOT / path).read_text(encoding="utf-8")
     name = code.removesuffix("()")
