@@ -39,10 +39,8 @@ class SixTuple(SafeWrapper):
     """An environment whose `step` returns (observation, reward, cost, terminated, truncated, info).
 
     `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term, and
-    `goal_met` only in a step that reached a goal.
-
-    Args:
-        env: A Gymnasium environment that gives `info["cost"]` in every step.
+    `goal_met` only in a step that reached a goal. The environment inside is one of Gymnasium that
+    gives `info["cost"]` in every step.
     """
 
     def step(self, action: Any) -> SixValues:  # type: ignore[override]
