@@ -11,7 +11,7 @@ a bit. What has a single option leaves nothing to choose, and has no column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +79,19 @@ class ObservationLayout:
         row = np.empty(self.size)
         self.write(observation, row)
         return row
+
+    def unflatten(self, rows: FloatArray) -> list[NDArray[Any]]:
+        """Return the raw values (B, *shape) of every leaf, in order, of flat rows (B, D)."""
+        values, begin = [], 0
+        for leaf in self.leaves:
+            columns = rows[:, begin : begin + leaf.width]
+            if leaf.start:
+                ends = np.cumsum(leaf.options)[:-1]
+                chosen = [part.argmax(axis=1) for part in np.split(columns, ends, axis=1)]
+                columns = np.stack(chosen, axis=1) + np.array(leaf.start)
+            values.append(columns.astype(leaf.dtype).reshape(len(rows), *leaf.shape))
+            begin += leaf.width
+        return values
 
 
 def _writer(leaf: Leaf, begin: int) -> Callable[[Any, FloatArray], None]:
@@ -194,6 +207,14 @@ class ActionLayout:
                 value = value[key]
             codec.encode(value, row)
         return row
+
+    def encode_leaves(self, values: Sequence[NDArray[Any]]) -> FloatArray:
+        """Return the rows (B, A) of the raw values (B, *shape) of every leaf, in order."""
+        rows = np.zeros((len(values[0]), self.size))
+        for codec, value in zip(self._codecs, values, strict=True):
+            for one, row in zip(value, rows, strict=True):
+                codec.encode(one, row)
+        return rows
 
 
 def _columns(leaf: Leaf) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 
 from cspo.arithmetic import single_threaded_math
 from cspo.config import TrainConfig
-from cspo.envs.batch import BatchEnv, extras_of
 from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
 from cspo.policy.scaling import ActionScaling
@@ -24,9 +23,10 @@ from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
 from cspo.types import FloatArray
+from cspo.use.acting import Acting
 
 
-class TrainedPolicy:
+class TrainedPolicy(Acting):
     """A policy and everything it needs to act: no environment, no trainer.
 
     Call it with a raw observation to get a raw action, in the environment's own units.
@@ -38,11 +38,14 @@ class TrainedPolicy:
         action_size: A, the columns of a flat action.
         action_low: Lower bounds of a flat action, shape (A,).
         action_high: Upper bounds, shape (A,).
+        action_choices: How many options each of the last columns has; 1 is a bit.
         cost_names: Names of the K costs.
         cost_limit: Limits at the end of training, shape (K,).
         clip_actions: Whether the environment received its actions cut off at these bounds.
         observation_layout: How raw observations become flat rows; None if they are.
         action_layout: How flat actions become raw ones; None if they are.
+        networks: The normalisers, the actor and the critics.
+        scaling: From the actor's actions to the environment's units.
     """
 
     def __init__(self, config: TrainConfig, state: dict[str, Any], policy: Any = None) -> None:
@@ -62,13 +65,13 @@ class TrainedPolicy:
         seen, done = facts["observation_space"], facts["action_space"]
         self.observation_layout = None if seen is None else ObservationLayout(seen)
         self.action_layout = None if done is None else ActionLayout(done)
-        self._choices = tuple(facts["action_choices"])
-        self._scaling = ActionScaling(self.action_low, self.action_high, len(self._choices))
+        self.action_choices = tuple(facts["action_choices"])
+        self.scaling = ActionScaling(self.action_low, self.action_high, len(self.action_choices))
         # What an algorithm that is not known here asked for is what it was given.
         unknown = isinstance(config.algorithm, UnknownSettings)
         extra = len(state["policy"]["critics"]) - 1 - len(self.cost_names) if unknown else None
-        self._policy = build_policy(config, SimpleNamespace(**facts), extra, policy)
-        self._policy.load_state_dict(state["policy"])
+        self.networks = build_policy(config, SimpleNamespace(**facts), extra, policy)
+        self.networks.load_state_dict(state["policy"])
         self._rng = stream(config.seed, "policy")
 
     def seed(self, seed: int) -> None:
@@ -106,7 +109,7 @@ class TrainedPolicy:
         self, rows: FloatArray, *, deterministic: bool = True, clip: bool | None = None
     ) -> FloatArray:
         """Return flat actions (B, A) for flat observations (B, D), as a `BatchEnv` has them."""
-        x, actor = self._policy.normaliser(rows), self._policy.actor
+        x, actor = self.networks.normaliser(rows), self.networks.actor
         with single_threaded_math():
             output = actor.outputs(x)  # (B, O)
         if deterministic:
@@ -114,7 +117,7 @@ class TrainedPolicy:
         else:
             noise = actor.distribution.noise(self._rng, (len(x),), actor.log_std)
             action = actor.distribution.sample(output, noise)
-        return self._scaling(action, clip=self.clip_actions if clip is None else clip)
+        return self.scaling(action, clip=self.clip_actions if clip is None else clip)
 
     def _rows(self, observation: Any) -> tuple[FloatArray, bool]:
         """Return raw observations as rows (B, D), and whether they are several."""
@@ -138,18 +141,6 @@ class TrainedPolicy:
         except Misfit as fault:
             raise CspoError(f"The policy was given {fault}.") from None
         return np.array(rows).reshape(-1, self.observation_size), several
-
-    def check_sizes(self, env: BatchEnv) -> None:
-        """Refuse an environment with other sizes of observations, actions or costs."""
-        theirs = (env.observation_size, env.action_size, len(env.cost_names))
-        ours = (self.observation_size, self.action_size, len(self.cost_names))
-        if theirs != ours:
-            raise CspoError(
-                f"The environment has sizes {theirs} of observation, action and costs; "
-                f"the policy was trained on {ours}."
-            )
-        if tuple(extras_of(env).action_choices) != self._choices:
-            raise CspoError("The environment has other discrete actions than the policy's.")
 
 
 def load(
