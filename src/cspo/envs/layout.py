@@ -74,6 +74,29 @@ class ObservationLayout:
                 raise Misfit(f"an observation without the part {key!r}") from None
             put(value, row)
 
+    def batch_of(self, observation: Any) -> list[Any] | None:
+        """Return the leaves of several observations in one, arrays with one axis more, or None."""
+        values = []
+        for leaf in self.leaves:
+            value = observation
+            try:
+                for key in leaf.path:
+                    value = value[key]
+            except (KeyError, IndexError, TypeError):
+                return None  # which `write` explains
+            values.append(value)
+        pairs = list(zip(values, self.leaves, strict=True))
+        every = all(np.ndim(value) == len(leaf.shape) + 1 for value, leaf in pairs)
+        return values if every and len({len(value) for value in values}) == 1 else None
+
+    def flatten_leaves(self, values: Sequence[Any]) -> FloatArray:
+        """Return the rows (B, D) of the raw values (B, *shape) of every leaf; raises `Misfit`."""
+        rows = np.empty((len(values[0]), self.size))
+        for (_, put), value in zip(self._writers, values, strict=True):
+            for one, row in zip(value, rows, strict=True):
+                put(one, row)
+        return rows
+
     def flatten(self, observation: Any) -> FloatArray:
         """Return a raw observation as a row (D,); raises `Misfit`."""
         row = np.empty(self.size)

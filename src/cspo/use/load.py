@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from cspo.arithmetic import single_threaded_math
 from cspo.config import TrainConfig
 from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
+from cspo.policy.mlp import MLPActor
 from cspo.policy.scaling import ActionScaling
 from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
 from cspo.runs.checkpoint import load as load_checkpoint
@@ -24,6 +26,8 @@ from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
 from cspo.types import FloatArray
 from cspo.use.acting import Acting
+
+SMALL_PRODUCT = 2**17  # multiplications in a matrix product that is not worth two threads
 
 
 class TrainedPolicy(Acting):
@@ -73,6 +77,7 @@ class TrainedPolicy(Acting):
         self.networks = build_policy(config, SimpleNamespace(**facts), extra, policy)
         self.networks.load_state_dict(state["policy"])
         self._rng = stream(config.seed, "policy")
+        self._few = _few_rows(self.networks.actor)
 
     def seed(self, seed: int) -> None:
         """Start the stream that stochastic actions are drawn from anew."""
@@ -85,8 +90,8 @@ class TrainedPolicy(Acting):
 
         Args:
             observation: As the environment gives it, not normalised: an array, a whole number, a
-                dict or a tuple. Several are a list of them, or an array with one axis more. Flat
-                ones, (D,) or (B, D) floating-point numbers, are understood as well.
+                dict or a tuple. Several are a list of them, or one whose arrays have one axis
+                more. Flat ones, (D,) or (B, D) floating-point numbers, are understood as well.
             deterministic: Take the mean and the most probable options; False draws as training did.
             clip: Cut the action off at the bounds of the action box. By default as in training: a
                 Gymnasium environment was given clipped actions, a native task (whose physics clamps
@@ -105,13 +110,36 @@ class TrainedPolicy(Acting):
         actions = [self.action_layout.decode(row) for row in flat]
         return actions if self.action_layout.nested else np.array(actions)
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, Any]:
+        """Return the action and the state, as a model of Stable-Baselines3 does.
+
+        Args:
+            observation: As in a call; several may also be one dict or tuple of arrays with one
+                axis more, as a `VecEnv` gives them.
+            state: Returned as it is: these policies remember nothing.
+            episode_start: Has no effect, for the same reason.
+            deterministic: Take the mean and the most probable options; the default draws.
+        """
+        action = self(observation, deterministic=deterministic)
+        nested = self.action_layout is not None and self.action_layout.nested
+        return (action if nested else np.asarray(action)), state
+
     def act(
         self, rows: FloatArray, *, deterministic: bool = True, clip: bool | None = None
     ) -> FloatArray:
         """Return flat actions (B, A) for flat observations (B, D), as a `BatchEnv` has them."""
         x, actor = self.networks.normaliser(rows), self.networks.actor
-        with single_threaded_math():
+        if len(x) <= self._few:
             output = actor.outputs(x)  # (B, O)
+        else:
+            with single_threaded_math():
+                output = actor.outputs(x)
         if deterministic:
             action = actor.distribution.mode(output)  # (B, A)
         else:
@@ -137,6 +165,8 @@ class TrainedPolicy(Acting):
         if isinstance(observation, np.ndarray) and len(layout.leaves) == 1:
             several = observation.ndim > len(layout.leaves[0].shape)
         try:
+            if not several and (together := layout.batch_of(observation)) is not None:
+                return layout.flatten_leaves(together), True
             rows = [layout.flatten(one) for one in (observation if several else [observation])]
         except Misfit as fault:
             raise CspoError(f"The policy was given {fault}.") from None
@@ -189,6 +219,13 @@ def load(
         kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
         raise CspoError(f"There is no checkpoint {path}. {kept}")
     return TrainedPolicy(config, load_checkpoint(path, accept), network)
+
+
+def _few_rows(actor: Any) -> int:
+    """Return up to how many observations BLAS uses one thread by itself: asking it takes longer."""
+    if not isinstance(actor, MLPActor):
+        return 0
+    return int(SMALL_PRODUCT // max(a * b for a, b in pairwise(actor.mlp.sizes)))
 
 
 def _is_flat(observation: Any) -> bool:
