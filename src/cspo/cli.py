@@ -24,6 +24,7 @@ COMMANDS = {
     "export": ("cspo.commands.export:main", "write a policy as one file, to take away"),
     "plot": ("cspo.commands.runs:plot", "draw the learning curve of a run again"),
     "study": ("cspo.commands.study:main", "train a grid of runs, or continue it"),
+    "watch": ("cspo.commands.watch:main", "follow a training or a study on a local page"),
     "metrics": ("cspo.commands.metrics:metrics", "measure how runs recover from violations"),
     "report": ("cspo.commands.report:main", "write the tables, figures and page of a study"),
     "toy": ("cspo.commands.toy:main", "draw the paper's first figure"),
