@@ -20,7 +20,9 @@ from cspo.policy.normaliser import Normaliser
 
 AUTO, MLP = "auto", "mlp"
 INSTALL = "pip install 'cspo[torch]'"
-Network = Callable[[tuple[int, ...], int], Any]  # (shape of an observation, outputs) -> nn.Module
+Network = Callable[
+    [tuple[int, ...], int], object
+]  # (shape of an observation, outputs) -> nn.Module
 
 
 class NetworkFault(CspoError):

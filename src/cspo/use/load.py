@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from cspo.config import TrainConfig
 from cspo.envs.batch import BatchEnv, extras_of
 from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
+from cspo.policy.network import Network
 from cspo.policy.scaling import ActionScaling
 from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
 from cspo.runs.checkpoint import load as load_checkpoint
@@ -23,10 +24,19 @@ from cspo.runs.trust import allowed_network
 from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
-from cspo.types import FloatArray
+from cspo.types import Action, FloatArray
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ActionType = TypeVar("ActionType", default=Action, covariant=True)
+else:
+    from typing import TypeVar
+
+    ActionType = TypeVar("ActionType", covariant=True)
 
 
-class TrainedPolicy:
+class TrainedPolicy(Generic[ActionType]):
     """A policy and everything it needs to act: no environment, no trainer.
 
     Call it with a raw observation to get a raw action, in the environment's own units.
@@ -45,7 +55,9 @@ class TrainedPolicy:
         action_layout: How flat actions become raw ones; None if they are.
     """
 
-    def __init__(self, config: TrainConfig, state: dict[str, Any], policy: Any = None) -> None:
+    def __init__(
+        self, config: TrainConfig, state: dict[str, Any], policy: str | Network | None = None
+    ) -> None:
         """Build the policy from a run's settings and the state in one of its checkpoints.
 
         `policy` makes its networks, if they are a user's own.
@@ -76,8 +88,8 @@ class TrainedPolicy:
         self._rng = stream(seed, "policy")
 
     def __call__(
-        self, observation: Any, *, deterministic: bool = True, clip: bool | None = None
-    ) -> Any:
+        self, observation: object, *, deterministic: bool = True, clip: bool | None = None
+    ) -> ActionType:
         """Return the action for an observation, or the actions for several.
 
         Args:
@@ -95,11 +107,20 @@ class TrainedPolicy:
         """
         rows, several = self._rows(observation)
         flat = self.act(rows, deterministic=deterministic, clip=clip)
+        return cast("ActionType", self._raw_actions(flat) if several else self._raw_action(flat[0]))
+
+    def _raw_action(self, row: FloatArray) -> Action:
+        """Return the action of the environment's own space that a flat one (A,) stands for."""
         if self.action_layout is None:
-            return flat if several else np.asarray(flat[0])
-        if not several:
-            return self.action_layout.decode(flat[0])
-        actions = [self.action_layout.decode(row) for row in flat]
+            return np.asarray(row)
+        action: Action = self.action_layout.decode(row)
+        return action
+
+    def _raw_actions(self, flat: FloatArray) -> Action:
+        """Return those of several (B, A)."""
+        if self.action_layout is None:
+            return flat
+        actions = [self._raw_action(row) for row in flat]
         return actions if self.action_layout.nested else np.array(actions)
 
     def act(
@@ -156,10 +177,10 @@ def load(
     run_dir: Path | str,
     checkpoint: Path | str | int | None = None,
     *,
-    policy: Any = None,
+    policy: str | Network | None = None,
     plugin: str | None = None,
     trust: bool = False,
-) -> TrainedPolicy:
+) -> TrainedPolicy[ActionType]:
     """Return the policy of a run.
 
     Nothing that the run names is imported for it, but for a network of your own (see SECURITY.md).
