@@ -21,6 +21,7 @@ COMMANDS = {
     "probe": ("cspo.commands.probe:main", "train briefly without a limit, and propose limits"),
     "init": ("cspo.commands.init:main", "write a starter: environment with a cost, settings, test"),
     "eval": ("cspo.commands.runs:evaluate", "measure the policy of a run"),
+    "export": ("cspo.commands.export:main", "write a policy as one file, to take away"),
     "plot": ("cspo.commands.runs:plot", "draw the learning curve of a run again"),
     "study": ("cspo.commands.study:main", "train a grid of runs, or continue it"),
     "metrics": ("cspo.commands.metrics:metrics", "measure how runs recover from violations"),
