@@ -37,6 +37,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/check_users_code.py
 
 evidence: $(READY)
 	$(BIN)/python docs/make_evidence.py

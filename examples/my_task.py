@@ -4,7 +4,10 @@ python my_task.py
 cspo train SafetyCarSlow-v0 --plugin my_task.py
 """
 
+from __future__ import annotations
+
 import numpy as np
+from numpy.typing import NDArray
 
 import cspo
 from cspo.envs.navigation.games import GoalGame
@@ -22,11 +25,11 @@ class Slow(GoalGame):
     cost_terms = ("speed", "pillars")
     time_limit = 400
 
-    def _reached(self, distance):
+    def _reached(self, distance: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Say where the goal is reached; `GoalGame` does the rest: rewards, new goals."""
         return distance <= 0.3
 
-    def _count_costs(self):
+    def _count_costs(self) -> None:
         """Write each term of the cost, one number per world, 0 or 1."""
         world = self.world
         fast = np.linalg.norm(world.robot_velocities[:, :2], axis=1) > 0.5

@@ -131,7 +131,7 @@ def test_settings_of_a_group_are_read_from_the_config_too() -> None:
     config = make_config(TASK, gamma=0.9, passes=3)
     assert (config.gamma, config.advantages.gamma, config.passes) == (0.9, 0.9, 3)
     assert config.epochs == config.run.epochs == 500
-    with pytest.raises(AttributeError, match="no setting 'gama'"):
+    with pytest.raises(AttributeError, match="no attribute 'gama'"):
         _ = config.gama
 
 

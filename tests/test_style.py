@@ -21,6 +21,7 @@ MODULE_LINES = 300
 FUNCTION_LINES = 60  # with signature, docstring and the arguments it explains
 # What a reader takes in at once. Raise a number only together with a reason.
 BUDGETS = {
+    "flat.py": 600,  # written by a script: an entry per setting, to give it and to read it
     "train.py": 120,  # the only training loop
     "algorithms/cspo.py": 130,  # two forms, and an equation of three parts
 }

@@ -10,12 +10,11 @@ file, what the caller names. An unknown key is an error that names the nearest k
 from __future__ import annotations
 
 import dataclasses
-import os
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cspo.algorithms.presets import preset
 from cspo.algorithms.registry import algorithm_names, get_algorithm
@@ -25,54 +24,28 @@ from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
 from cspo.experience.limits import Limit, Schedule, check_limits, read_limits
 from cspo.experience.settings import AdvantageSettings, MarginSettings
+from cspo.flat import AlgorithmConfig, FlatSettings, Settings
 from cspo.optim.settings import UpdateSettings
 from cspo.plugins import load_plugin
 from cspo.policy.settings import PolicySettings
 from cspo.runs.files import read_bytes
 from cspo.runs.plain import parse_toml
-from cspo.runs.settings import FileSettings
+from cspo.runs.settings import FileSettings, RunSettings
 from cspo.settings import (
     UnknownSettings,
     build,
     check_fields,
     convert,
-    not_negative,
-    positive,
     setting,
     unknown_setting,
 )
 
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How long to train, and with how much in parallel."""
-
-    total_steps: int = setting(10_000_000, positive)
-    """Environment steps of the whole run."""
-    steps_per_epoch: int = setting(20_000, positive)
-    """Environment steps between two updates, over all environments together."""
-    num_envs: int = setting(20, positive)
-    """Parallel environments; all are reset at the start of every epoch."""
-    seed: int = setting(0, not_negative)
-    """The run's only source of randomness."""
-    threads: int = setting(0, not_negative, changes_results=False)
-    """Threads that step the simulators; 0 means one per available core. Does not change results."""
-    episode_window: int = setting(100, positive)
-    """Finished episodes over which return, cost J_c and length are averaged."""
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs of the run."""
-        return self.total_steps // self.steps_per_epoch
-
-    @property
-    def resolved_threads(self) -> int:
-        """Number of threads that step the simulators."""
-        return self.threads or available_cores()
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(FlatSettings):
     """Every setting of a run. Those of a group can also be read here: `config.gamma`."""
 
     folder: ClassVar[Path | None] = None
@@ -95,15 +68,8 @@ class TrainConfig:
     advantages: AdvantageSettings = field(default_factory=AdvantageSettings)
     update: UpdateSettings = field(default_factory=UpdateSettings)
     files: FileSettings = field(default_factory=FileSettings)
-    algorithm: Any = None
+    algorithm: AlgorithmConfig = field(default_factory=lambda: UnknownSettings({}))
     """The algorithm's own settings."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return a setting of one of the groups."""
-        for group, kind in GROUPS.items():
-            if name in kind.__dataclass_fields__ or isinstance(vars(kind).get(name), property):
-                return getattr(getattr(self, group), name)
-        raise AttributeError(f"TrainConfig has no setting {name!r}")
 
 
 GROUPS: dict[str, Any] = {
@@ -132,7 +98,7 @@ def make_config(
     task: str | None = None,
     algo: str | None = None,
     file: Path | str | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> TrainConfig:
     """Return validated settings for a task and an algorithm.
 
@@ -142,14 +108,14 @@ def make_config(
         file: TOML file with the same keys; a table `[algorithm]` holds the algorithm's own.
         **settings: Settings by their flat names; those of the algorithm may stand beside them.
     """
-    from_file = {} if file is None else read_settings(file)
-    use_plugin(from_file | settings)
+    from_file, given = {} if file is None else read_settings(file), dict[str, Any](settings)
+    use_plugin(from_file | given)
     task = task or from_file.get("task")
     algo = algo or from_file.get("algo", "cspo")
     if not isinstance(task, str) or not isinstance(algo, str):
         raise CspoError('The settings name no task. Add task = "..."; see `cspo tasks`.')
     merged: dict[str, Any] = {}
-    named = _sort_settings(algo, settings)
+    named = _sort_settings(algo, given)
     form = (_algorithm_table(from_file) | _algorithm_table(named)).get("form")
     for layer in (preset(algo, task, form), from_file, named):
         merged |= layer | {"algorithm": _algorithm_table(merged) | _algorithm_table(layer)}
@@ -158,11 +124,11 @@ def make_config(
 
 def _algorithm_table(layer: dict[str, Any]) -> dict[str, Any]:
     table = layer.get("algorithm") or {}
-    if not isinstance(table, dict):
+    if not isinstance(table, Mapping):
         raise CspoError(
             f'Setting algorithm = {table!r} is not a table. For the name, write algo = "cspo".'
         )
-    return table
+    return dict(table)
 
 
 def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +137,7 @@ def _sort_settings(algo: str, settings: dict[str, Any]) -> dict[str, Any]:
     own = {k: v for k, v in settings.items() if k in own_names and k not in _GROUP_OF}
     rest = {k: v for k, v in settings.items() if k not in own}
     given = rest.pop("algorithm", None) or {}
-    if not isinstance(given, dict) and dataclasses.is_dataclass(given):
+    if dataclasses.is_dataclass(given):
         given = {item.name: getattr(given, item.name) for item in dataclasses.fields(given)}
     for name in sorted(rest.keys() - _GROUP_OF.keys()):
         raise unknown_setting(name, nearest(name, {*_GROUP_OF, *own_names}))
@@ -260,13 +226,6 @@ def use_plugin(settings: dict[str, Any]) -> dict[str, str]:
     if settings.get("plugin") is None:
         return {}
     return {"plugin": load_plugin(convert(settings["plugin"], str, "plugin"))}
-
-
-def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def validate(config: TrainConfig) -> None:

@@ -18,7 +18,7 @@ import os
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -119,6 +119,13 @@ def machine_memory() -> int:
     return min(limits)
 
 
+def available_cores() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def in_bytes(count: int) -> str:
     """Return a number of bytes as people read it, however large."""
     for power, unit in enumerate(("bytes", "kB", "MB", "GB", "TB", "PB")):
@@ -195,14 +202,14 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
 
 
 def _table(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise CspoError(f"Setting {name} = {value!r} is not a table of names and values.")
     return {key: _as_toml_gives_it(item, f"{name}.{key}") for key, item in value.items()}
 
 
 def _as_toml_gives_it(value: Any, name: str) -> Any:
     """Return a value as reading it back from a run's config.toml would give it."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return _table(value, name)
     if isinstance(value, list | tuple):
         return [_as_toml_gives_it(item, name) for item in value]

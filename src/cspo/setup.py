@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cspo.algorithms import get_algorithm
+from cspo.algorithms import Algorithm, get_algorithm
 from cspo.algorithms.learner import Learner
 from cspo.config import TrainConfig, with_settings
 from cspo.envs import BatchEnv, make_batch
@@ -262,11 +262,12 @@ def build_learner(
     return MinibatchLearner(policy, config.update, rng, config.run.resolved_threads)
 
 
-def build_algorithm(config: TrainConfig, learner: Learner, num_costs: int) -> Any:
+def build_algorithm(config: TrainConfig, learner: Learner, num_costs: int) -> Algorithm:
     """Return the algorithm of a run, at its beginning."""
     kind, discount = get_algorithm(config.algo), config.advantages.of_costs
     form = getattr(kind, "forms", {}).get(getattr(config.algorithm, "form", None), kind)
-    return form(config.algorithm, learner, num_costs, discount)
+    algorithm: Algorithm = form(config.algorithm, learner, num_costs, discount)
+    return algorithm
 
 
 def violation_rate(config: TrainConfig) -> float | None:

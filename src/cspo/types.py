@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]  # what networks see and give
 FloatArray = NDArray[np.float64]  # what is measured and estimated
+
+# What an environment takes: an array of a box or of several choices, the number of a choice, or a
+# dict or tuple of these. Several of them are an array with one axis more, or a list.
+Numbers: TypeAlias = "NDArray[np.floating] | NDArray[np.integer]"
+Action: TypeAlias = "Numbers | int | dict[str, Action] | tuple[Action, ...] | list[Action]"
 
 
 def per_constraint(name: str, values: Iterable[float]) -> dict[str, float]:

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from cspo.commands.options import HELP, parse
-from cspo.config import available_cores
 from cspo.errors import CspoError, nearest
 from cspo.lab.study.engine import Engine, LocalEngine, is_address
 from cspo.lab.study.grid import Study, read_study, shipped_studies
 from cspo.lab.study.plan import StudyProblems
 from cspo.runs.plain import without_nan
-from cspo.settings import positive, setting
+from cspo.settings import available_cores, positive, setting
 
 if TYPE_CHECKING:
     from cspo.lab.study.mirror import Mirror

@@ -131,7 +131,8 @@ def read_arguments(arguments: Sequence[str]) -> tuple[TrainConfig, str | None, b
     # Twice: which defaults (presets) hold is known only once task and form have been read.
     typed = parse(kind, "train", words)
     task = typed.task or named.get("task") or ""
-    form = {} if _value_of("--form", words) is None else {"form": typed.algorithm.form}
+    own: Any = typed.algorithm
+    form = {} if _value_of("--form", words) is None else {"form": own.form}
     sizes = {  # those that are compared with each other: one may be typed, the other in the file
         name: getattr(typed, name) for name in SIZES if _value_of(flag(name), words) is not None
     }

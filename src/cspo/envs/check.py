@@ -12,6 +12,7 @@ import numpy as np
 from cspo.envs.batch import BatchEnv, FloatArray, extras_of
 from cspo.envs.examination import Examination, Tally
 from cspo.envs.foreign import ForeignCall
+from cspo.envs.given import CostFunction, Environment
 from cspo.envs.make import factory_of, is_batch_env, is_environment, make_batch, sizes_left_open
 from cspo.envs.tasks import native_name
 from cspo.envs.trial import Trial, uniform_actions
@@ -25,8 +26,8 @@ COPIES = 2  # of an environment, in the trial of what training makes of it
 
 
 def check_env(
-    env: Any,
-    cost_fn: Any = None,
+    env: Environment,
+    cost_fn: CostFunction | None = None,
     cost_terms: Sequence[str] = (),
     env_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
@@ -49,8 +50,8 @@ def check_env(
 
 
 def examine(
-    env: Any,
-    cost_fn: Any = None,
+    env: Environment,
+    cost_fn: CostFunction | None = None,
     cost_terms: Sequence[str] = (),
     env_options: Mapping[str, Any] | None = None,
     *,

@@ -22,6 +22,7 @@ from cspo.envs.foreign import (
     numbers,
     truth,
 )
+from cspo.envs.given import CostFunction
 from cspo.envs.gym_facts import (
     name_of,
     name_of_factory,
@@ -38,9 +39,6 @@ from cspo.errors import CspoError, shown
 from cspo.settings import check_memory
 
 COPY_BYTES = 1_000  # what an environment takes at least
-
-# (observation, action, next observation, info) -> cost
-CostFunction = Callable[[Any, Any, Any, dict[str, Any]], Any]
 
 
 class GymBatchEnv(BatchEnv):

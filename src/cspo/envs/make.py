@@ -13,7 +13,8 @@ from gymnasium.envs.registration import find_highest_version, parse_env_id
 from cspo.envs.batch import BatchEnv
 from cspo.envs.foreign import ForeignCall
 from cspo.envs.foreign_batch import surrounded
-from cspo.envs.gym_batch import CostFunction, GymBatchEnv
+from cspo.envs.given import CostFunction, Environment
+from cspo.envs.gym_batch import GymBatchEnv
 from cspo.envs.modules import check_factory, import_of_user
 from cspo.envs.native import check_native, make_native
 from cspo.envs.settings import WorkerSettings
@@ -30,7 +31,7 @@ _BATCH_ENV_NAMES = (
 
 
 def make_batch(
-    env: Any,
+    env: Environment,
     num_envs: int,
     threads: int = 1,
     cost_fn: CostFunction | None = None,

@@ -21,7 +21,7 @@ from cspo.envs.foreign import (
     close_all,
     numbers,
 )
-from cspo.envs.gym_batch import CostFunction
+from cspo.envs.given import CostFunction
 from cspo.envs.gym_facts import (
     name_of,
     names_of_costs,

@@ -10,19 +10,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cspo.config import make_config
+from cspo.envs.given import CostFunction, Environment
 from cspo.envs.make import make_batch
 from cspo.errors import CspoError
+from cspo.flat import ProbeSettings
 from cspo.lab.distribution import Distribution
 from cspo.lab.limits import Proposal, propose
 from cspo.lab.suggest import suggest_sizes
 from cspo.runs.trainer import Trainer
 from cspo.setup import copies_of, object_label
 from cspo.types import Episodes, EpochReport
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 ALGO = "ppo"  # measures costs, and does not look at them
 STEPS = 100_000
@@ -62,15 +67,15 @@ class ProbeResult:
 
 
 def probe(
-    env: Any,
+    env: Environment,
     *,
-    cost_fn: Any = None,
+    cost_fn: CostFunction | None = None,
     total_steps: int = STEPS,
     num_envs: int | None = None,
     steps_per_epoch: int | None = None,
     run_dir: Path | str | None = None,
     watch: Callable[[EpochReport, int], None] | None = None,
-    **settings: Any,
+    **settings: Unpack[ProbeSettings],
 ) -> ProbeResult:
     """Train briefly without a limit, and propose limits.
 
@@ -90,17 +95,18 @@ def probe(
     """
     started = perf_counter()
     given = None if isinstance(env, str) else env
-    task = env if given is None else object_label(given)
-    cost_names, time_limit = _look(env, cost_fn, settings)
+    task = env if isinstance(env, str) else object_label(env)
+    cost_names, time_limit = _look(env, cost_fn, dict(settings))
     sizes = suggest_sizes(time_limit, steps_per_env=STEPS_PER_ENV, most=COPIES)
     num_envs = copies_of(given) or num_envs or sizes.num_envs
-    settings |= {
+    chosen: Any = {
+        **settings,
         "num_envs": num_envs,
         "steps_per_epoch": steps_per_epoch or num_envs * sizes.steps_per_env,
         "total_steps": total_steps,
         "cost_limit": (0.0,) * len(cost_names),
     }
-    config = make_config(task, ALGO, **settings)
+    config = make_config(task, ALGO, **chosen)
     with Trainer(config, env=given, cost_fn=cost_fn, run_dir=run_dir) as trainer:
         epochs = _train(trainer, watch)
     stages = _stage(epochs), _stage(epochs[::-1])

@@ -20,7 +20,8 @@ from cspo.policy.normaliser import Normaliser
 
 AUTO, MLP = "auto", "mlp"
 INSTALL = "pip install 'cspo[torch]'"
-Network = Callable[[tuple[int, ...], int], Any]  # (shape of an observation, outputs) -> nn.Module
+# (shape of an observation, outputs) -> nn.Module
+Network = Callable[[tuple[int, ...], int], object]
 
 
 class NetworkFault(CspoError):

@@ -10,11 +10,14 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cspo.config import TrainConfig, make_config
 from cspo.envs.batch import BatchEnv
+from cspo.envs.given import CostFunction, Environment
 from cspo.errors import CspoError, EnvironmentFault
+from cspo.flat import ResumeSettings, Settings
+from cspo.policy.network import Network
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.claim import free_folder
 from cspo.runs.console import Console, make_console
@@ -26,6 +29,9 @@ from cspo.runs.summary import Summary, format_summary, summarise, write_summary
 from cspo.runs.trainer import Trainer
 from cspo.setup import copies_of, object_label
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 RUNS = Path("runs")  # where runs go that are not told where
 
 
@@ -34,16 +40,16 @@ class Interrupted(KeyboardInterrupt):
 
 
 def train(
-    env: Any,
+    env: Environment,
     algo: str | None = None,
     *,
     run_dir: Path | str | None = None,
-    cost_fn: Any = None,
-    policy: Any = None,
+    cost_fn: CostFunction | None = None,
+    policy: str | Network | None = None,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
     file: Path | str | None = None,
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Summary:
     """Train a policy and keep the run in a folder.
 
@@ -70,7 +76,7 @@ def train(
     given = None if isinstance(env, str) else env
     if given is not None and (copies := copies_of(given)) is not None:
         settings.setdefault("num_envs", copies)
-    config = make_config(env if given is None else object_label(given), algo, file, **settings)
+    config = make_config(env if isinstance(env, str) else object_label(env), algo, file, **settings)
     own: Any = {"env": given, "cost_fn": cost_fn, "policy": policy}
     return run(config, **own, run_dir=run_dir, quiet=quiet, sinks=sinks)
 
@@ -78,9 +84,9 @@ def train(
 def run(
     config: TrainConfig,
     *,
-    env: Any = None,
-    cost_fn: Any = None,
-    policy: Any = None,
+    env: Environment | None = None,
+    cost_fn: CostFunction | None = None,
+    policy: str | Network | None = None,
     run_dir: Path | str | None = None,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
@@ -101,13 +107,13 @@ def run(
 def resume(
     run_dir: Path | str,
     *,
-    env: Any = None,
-    cost_fn: Any = None,
-    policy: Any = None,
+    env: Environment | None = None,
+    cost_fn: CostFunction | None = None,
+    policy: str | Network | None = None,
     trust: bool = False,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
-    **changes: Any,
+    **changes: Unpack[ResumeSettings],
 ) -> Summary:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 

@@ -1,10 +1,38 @@
-"""Settings of the run folder."""
+"""Settings of the run and of its folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cspo.settings import positive, setting
+from cspo.settings import available_cores, not_negative, positive, setting
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How long to train, and with how much in parallel."""
+
+    total_steps: int = setting(10_000_000, positive)
+    """Environment steps of the whole run."""
+    steps_per_epoch: int = setting(20_000, positive)
+    """Environment steps between two updates, over all environments together."""
+    num_envs: int = setting(20, positive)
+    """Parallel environments; all are reset at the start of every epoch."""
+    seed: int = setting(0, not_negative)
+    """The run's only source of randomness."""
+    threads: int = setting(0, not_negative, changes_results=False)
+    """Threads that step the simulators; 0 means one per available core. Does not change results."""
+    episode_window: int = setting(100, positive)
+    """Finished episodes over which return, cost J_c and length are averaged."""
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs of the run."""
+        return self.total_steps // self.steps_per_epoch
+
+    @property
+    def resolved_threads(self) -> int:
+        """Number of threads that step the simulators."""
+        return self.threads or available_cores()
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cspo.config import TrainConfig
+from cspo.envs.given import CostFunction, Environment
 from cspo.errors import CspoError
+from cspo.flat import ResumeSettings
+from cspo.policy.network import Network
 from cspo.runs.folder import RunFolder
 from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
 from cspo.types import EpochReport, FloatArray
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Trainer(Loop):
@@ -37,9 +43,9 @@ class Trainer(Loop):
         self,
         config: TrainConfig,
         *,
-        env: Any = None,
-        cost_fn: Any = None,
-        policy: Any = None,
+        env: Environment | None = None,
+        cost_fn: CostFunction | None = None,
+        policy: str | Network | None = None,
         run_dir: Path | str | None = None,
     ) -> None:
         # Before there is an environment, which may change the current directory.
@@ -58,11 +64,11 @@ class Trainer(Loop):
         cls,
         run_dir: Path | str,
         *,
-        env: Any = None,
-        cost_fn: Any = None,
-        policy: Any = None,
+        env: Environment | None = None,
+        cost_fn: CostFunction | None = None,
+        policy: str | Network | None = None,
         trust: bool = False,
-        **changes: Any,
+        **changes: Unpack[ResumeSettings],
     ) -> Trainer:
         """Continue a run from its newest readable checkpoint, exactly as if it had never stopped.
 
@@ -78,7 +84,7 @@ class Trainer(Loop):
             **changes: Settings to change from here on: `total_steps`, what changes no result
                 (`threads`, `workers` ...), or `plugin` if that file has moved.
         """
-        run = RunFolder.reopen(run_dir, changes, env=env, policy=policy, trusted=trust)
+        run = RunFolder.reopen(run_dir, dict(changes), env=env, policy=policy, trusted=trust)
         with ExitStack() as opened:
             opened.callback(run.close)
             trainer = cls(run.config, env=env, cost_fn=cost_fn, policy=policy)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cspo.envs.batch import BatchEnv
+from cspo.envs.given import CostFunction, Environment
 from cspo.errors import CspoError
+from cspo.policy.network import Network
 from cspo.runs.trust import allowed_task
 from cspo.settings import check_memory
 from cspo.setup import copies_of, make_environment
@@ -44,9 +45,9 @@ def evaluate(
     *,
     seed: int | None = None,
     deterministic: bool | None = None,
-    env: Any = None,
-    cost_fn: Any = None,
-    policy: Any = None,
+    env: Environment | None = None,
+    cost_fn: CostFunction | None = None,
+    policy: str | Network | None = None,
     trust: bool = False,
     workers: int | None = None,
 ) -> list[EvaluationRow]:

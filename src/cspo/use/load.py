@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cspo.config import TrainConfig
 from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
 from cspo.policy.mlp import MLPActor
+from cspo.policy.network import Network
 from cspo.policy.scaling import ActionScaling
 from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
 from cspo.runs.checkpoint import load as load_checkpoint
@@ -24,13 +25,22 @@ from cspo.runs.trust import allowed_network
 from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
-from cspo.types import FloatArray
+from cspo.types import Action, FloatArray
 from cspo.use.acting import Acting
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    ActionType = TypeVar("ActionType", default=Action, covariant=True)
+else:
+    from typing import TypeVar
+
+    ActionType = TypeVar("ActionType", covariant=True)
+StateType = TypeVar("StateType")
 SMALL_PRODUCT = 2**17  # multiplications in a matrix product that is not worth two threads
 
 
-class TrainedPolicy(Acting):
+class TrainedPolicy(Acting, Generic[ActionType]):
     """A policy and everything it needs to act: no environment, no trainer.
 
     Call it with a raw observation to get a raw action, in the environment's own units.
@@ -52,7 +62,9 @@ class TrainedPolicy(Acting):
         scaling: From the actor's actions to the environment's units.
     """
 
-    def __init__(self, config: TrainConfig, state: dict[str, Any], policy: Any = None) -> None:
+    def __init__(
+        self, config: TrainConfig, state: dict[str, Any], policy: str | Network | None = None
+    ) -> None:
         """Build the policy from a run's settings and the state in one of its checkpoints.
 
         `policy` makes its networks, if they are a user's own.
@@ -84,8 +96,8 @@ class TrainedPolicy(Acting):
         self._rng = stream(seed, "policy")
 
     def __call__(
-        self, observation: Any, *, deterministic: bool = True, clip: bool | None = None
-    ) -> Any:
+        self, observation: object, *, deterministic: bool = True, clip: bool | None = None
+    ) -> ActionType:
         """Return the action for an observation, or the actions for several.
 
         Args:
@@ -103,20 +115,29 @@ class TrainedPolicy(Acting):
         """
         rows, several = self._rows(observation)
         flat = self.act(rows, deterministic=deterministic, clip=clip)
+        return cast("ActionType", self._raw_actions(flat) if several else self._raw_action(flat[0]))
+
+    def _raw_action(self, row: FloatArray) -> Action:
+        """Return the action of the environment's own space that a flat one (A,) stands for."""
         if self.action_layout is None:
-            return flat if several else np.asarray(flat[0])
-        if not several:
-            return self.action_layout.decode(flat[0])
-        actions = [self.action_layout.decode(row) for row in flat]
+            return np.asarray(row)
+        action: Action = self.action_layout.decode(row)
+        return action
+
+    def _raw_actions(self, flat: FloatArray) -> Action:
+        """Return those of several (B, A)."""
+        if self.action_layout is None:
+            return flat
+        actions = [self._raw_action(row) for row in flat]
         return actions if self.action_layout.nested else np.array(actions)
 
     def predict(
         self,
-        observation: Any,
-        state: Any = None,
-        episode_start: Any = None,
+        observation: object,
+        state: StateType | None = None,
+        episode_start: object = None,
         deterministic: bool = False,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Action, StateType | None]:
         """Return the action and the state, as a model of Stable-Baselines3 does.
 
         Args:
@@ -126,7 +147,7 @@ class TrainedPolicy(Acting):
             episode_start: Has no effect, for the same reason.
             deterministic: Take the mean and the most probable options; the default draws.
         """
-        action = self(observation, deterministic=deterministic)
+        action: Any = self(observation, deterministic=deterministic)
         nested = self.action_layout is not None and self.action_layout.nested
         return (action if nested else np.asarray(action)), state
 
@@ -177,10 +198,10 @@ def load(
     run_dir: Path | str,
     checkpoint: Path | str | int | None = None,
     *,
-    policy: Any = None,
+    policy: str | Network | None = None,
     plugin: str | None = None,
     trust: bool = False,
-) -> TrainedPolicy:
+) -> TrainedPolicy[ActionType]:
     """Return the policy of a run.
 
     Nothing that the run names is imported for it, but for a network of your own (see SECURITY.md).

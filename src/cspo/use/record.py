@@ -14,10 +14,12 @@ import numpy as np
 
 from cspo.envs.batch import BatchEnv
 from cspo.envs.foreign import REAL_KINDS, ForeignCall, number
+from cspo.envs.given import CostFunction, Environment
 from cspo.envs.make import factory_of, is_batch_env, is_environment
 from cspo.envs.tasks import native_name, task_row
 from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
 from cspo.errors import CspoError, EnvironmentFault
+from cspo.policy.network import Network
 from cspo.runs.trust import allowed_task
 from cspo.setup import copies_of, environment_for, make_environment
 from cspo.use.acting import Acting
@@ -52,9 +54,9 @@ def record(
     deterministic: bool = True,
     seed: int | None = None,
     caption: bool = True,
-    env: Any = None,
-    cost_fn: Any = None,
-    policy: Any = None,
+    env: Environment | None = None,
+    cost_fn: CostFunction | None = None,
+    policy: str | Network | None = None,
     trust: bool = False,
 ) -> Recording:
     """Film a policy.

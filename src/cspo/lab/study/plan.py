@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from cspo.algorithms.presets import preset
-from cspo.config import RunSettings, TrainConfig, read_settings, read_toml
+from cspo.config import TrainConfig, read_settings, read_toml
 from cspo.errors import CspoError
 from cspo.experience.limits import limits_at, read_limits
 from cspo.lab.study.fields import StudyCell, StudyFile
+from cspo.runs.settings import RunSettings
 from cspo.settings import build, check_fields
 
 

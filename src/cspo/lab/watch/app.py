@@ -165,7 +165,9 @@ def _json(data: Any) -> Answer:
 
 
 def _html(template: str, **values: Any) -> Answer:
-    return Answer("text/html; charset=utf-8", _templates().get_template(template).render(values).encode())
+    return Answer(
+        "text/html; charset=utf-8", _templates().get_template(template).render(values).encode()
+    )
 
 
 @cache

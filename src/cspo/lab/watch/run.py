@@ -11,7 +11,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from cspo.config import RunSettings
 from cspo.errors import CspoError
 from cspo.lab.watch.charts import Chart, as_data, charts_of, columns_of
 from cspo.lab.watch.video import Video, newest_video
@@ -20,6 +19,7 @@ from cspo.runs.folder import holds_run, load_settings
 from cspo.runs.follow import Follower
 from cspo.runs.plain import read_json_table, without_nan
 from cspo.runs.progress import constraint_columns
+from cspo.runs.settings import RunSettings
 from cspo.settings import build
 
 POINTS = 2000  # rows that are kept and drawn; of a longer run, one of every so many

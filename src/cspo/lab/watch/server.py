@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._send_film(answer.film)
         return self._send(HTTPStatus.OK, answer)
 
-    do_HEAD = do_GET  # noqa: N815 (the name that the library looks for)
+    do_HEAD = do_GET
 
     def _send(
         self, status: HTTPStatus, answer: Answer, more: Mapping[str, str] | None = None
@@ -114,9 +114,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection |= left > 0  # the film became shorter meanwhile
         return None
 
-    def send_error(
-        self, code: int, message: str | None = None, explain: str | None = None
-    ) -> None:
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer a request that is none in plain text: a method other than GET and HEAD, say."""
         refused = HTTPStatus.METHOD_NOT_ALLOWED if code == 501 else HTTPStatus(code)
         self._refuse(refused, "This page can only be read.")

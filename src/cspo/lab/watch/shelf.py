@@ -73,7 +73,9 @@ class Shelf:
     def answer(self, version: int = -1) -> dict[str, Any]:
         """Return the runs that the page of this version does not know as they are."""
         new = 0 <= version <= self._version and version >= self._listed
-        fresh = [one for name, one in self._statuses.items() if not new or self._changed[name] > version]
+        fresh = [
+            one for name, one in self._statuses.items() if not new or self._changed[name] > version
+        ]
         states = self._statuses.states
         shares = [status.share for status in self._statuses.values()]
         told = {
