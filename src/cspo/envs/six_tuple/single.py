@@ -40,10 +40,7 @@ class SixTuple(SafeWrapper):
 
     `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term that was
     judged (not `cost_buttons` while buttons are dark), and `goal_met` only in a step that reached a
-    goal.
-
-    Args:
-        env: A Gymnasium environment that gives `info["cost"]` in every step.
+    goal. The environment inside is one of Gymnasium that gives `info["cost"]` in every step.
     """
 
     def step(self, action: Any) -> SixValues:  # type: ignore[override]
