@@ -3,8 +3,8 @@
 make evidence
 
 Every folder of results/ with a study.toml gets its report anew (tables, figures, page). Then the
-tables in docs/evidence/*.md and README.md are replaced, those between `<!-- table STUDY/NAME -->`
-and `<!-- end -->`; STUDY+STUDY takes the runs of both together.
+tables in docs/evidence/*.md, docs/suite-runs.md and README.md are replaced, those between
+`<!-- table STUDY/NAME -->` and `<!-- end -->`; STUDY+STUDY takes the runs of both together.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def pages(root: Path) -> list[Path]:
     readme = root / "README.md"
     return [
         *sorted((root / "docs" / "evidence").glob("*.md")),
-        *([readme] if readme.is_file() else []),
+        *(page for page in (root / "docs" / "suite-runs.md", readme) if page.is_file()),
     ]
 
 

@@ -18,6 +18,7 @@ def speeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     page = f"before\n{module.START}old\n{module.END}after\n"
     (tmp_path / "README.md").write_text(page, encoding="utf-8")
     monkeypatch.setattr(module, "NUMBERS", tmp_path / "env_speeds.jsonl")
+    monkeypatch.setattr(module, "ORIGINAL", tmp_path / "env_speeds_original.json")
     monkeypatch.setattr(module, "PAGE", tmp_path / "README.md")
     yield module
     del sys.modules["env_speeds"]
@@ -50,6 +51,9 @@ def test_an_interrupted_measurement_goes_on(speeds: Any, monkeypatch: pytest.Mon
     for name in asked:
         assert f"| {name} | 12 300 | 10 000 | 0.80 | 0.50 ms | 300 MB |  |" in text
     assert f"3 of 77 tasks, 20 environments, 2 threads. Share below 0.85: {asked[0]}, " in text
+    speeds.ORIGINAL.write_text(f'{{"{asked[1]}": 1234.5}}', encoding="utf-8")
+    text = run(speeds, monkeypatch, "--table")
+    assert f"| {asked[1]} | 12 300 | 10 000 | 0.80 | 0.50 ms | 300 MB | 1 230 |" in text
     asked.clear()
     run(speeds, monkeypatch, "racecar", "goal")
     assert asked == [f"SafetyRacecarGoal{level}-v0" for level in range(3)]

@@ -158,6 +158,19 @@ def test_an_episode_replayed_from_its_seed_alone_stays_on_the_recorded_path(name
     assert steps >= 5
 
 
+def test_a_wider_tolerance_does_not_hide_that_1e_5_is_exceeded(tmp_path):
+    name = "SafetyPointGoal1-v0"
+    trace = recording(name, 100)
+    exact = replay(save(tmp_path, trace, name))
+    assert exact.ok and exact.strict and "99 % within 1e-05" in format_report(exact)
+    trace["obs"][[3, 4], 0] += 1e-4  # in 2 of 100 rows, which the tolerance of contacts allows
+    report = replay(save(tmp_path, trace, name))
+    assert report.ok and not report.strict and report.to_dict()["strict"] is False
+    assert [field.name for field in report.fields if not field.strict] == ["obs"]
+    text = format_report(report)
+    assert "beyond 1e-05 in more than 1 %: obs" in text and "1e-06, 5e-02, -" in text
+
+
 def test_a_perturbed_reward_fails(tmp_path):
     trace = recording("SafetyHopperVelocity-v1", 200)
     assert replay(save(tmp_path, trace)).ok

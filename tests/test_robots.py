@@ -1,4 +1,4 @@
-"""Racecar, Ant and Doggo: their numbers, observations, deaths, draws and motors; they train."""
+"""Racecar, Ant and Doggo: their numbers, observations, deaths, draws and motors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
-from run_helpers import SMALL
 from scipy.spatial.transform import Rotation
 
-import cspo
 from cspo.envs.navigation.facts import TASKS
 from cspo.envs.navigation.task import NavigationEnv
 from cspo.envs.physics.plain import Recipe
@@ -287,19 +285,3 @@ def test_threads_and_steppers_give_the_same_bits(name):
         env.close()
     for other in runs[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(runs[0], other, strict=True))
-
-
-@pytest.mark.parametrize("algo", ["cspo", "ppo-lag", "cpo"])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "SafetyRacecarCircle1-v0",
-        "SafetyAntGoal1-v0",
-        "SafetyDoggoRun0-v0",
-        "SafetyWalker2dVelocity-v1",
-    ],
-)
-def test_algorithms_train_on_every_new_robot(name, algo, tmp_path):
-    small = SMALL | {"steps_per_epoch": 100, "total_steps": 200, "minibatch_size": 50}
-    summary = cspo.train(name, algo, run_dir=tmp_path / "run", quiet=True, **small)
-    assert summary.epochs == 2

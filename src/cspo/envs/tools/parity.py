@@ -24,6 +24,8 @@ from cspo.errors import CspoError, nearest
 
 # No single row may be off by more than this many tolerances, unless its field says otherwise.
 OUTLIER = 10.0
+# What a robot's own, wider tolerances must not hide: whether 99 % of the rows are within this.
+STRICT = {"steps": 1e-5, "resets": 1e-9}
 NAMED_ROWS = 20  # rows out of tolerance that a report names
 
 
@@ -43,6 +45,9 @@ class FieldReport:
     mismatches: int  # rows beyond the tolerance, or not equal where there is none
     tolerance: float | None  # None: rows must be equal
     ok: bool
+    strict: bool  # 99 % of the rows within `STRICT`, or all equal: whatever the tolerance
+    p95_limit: float | None = None  # what is asked of the quantiles beside the tolerance;
+    max_limit: float | None = None  # None: nothing
     off: tuple[int, ...] = ()  # the first of those rows
 
 
@@ -62,9 +67,16 @@ class ParityReport:
         """Whether every field is within its tolerance."""
         return all(field.ok for field in self.fields)
 
+    @property
+    def strict(self) -> bool:
+        """Whether every field is equal, or within `STRICT` in 99 % of the rows."""
+        return all(field.strict for field in self.fields)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-compatible data."""
-        return {**asdict(self), "fields": [asdict(field) for field in self.fields], "ok": self.ok}
+        fields = [asdict(field) for field in self.fields]
+        verdicts = {"ok": self.ok, "strict": self.strict, "strict_bound": STRICT[self.kind]}
+        return {**asdict(self), "fields": fields, **verdicts}
 
 
 def replay(path: str | Path, task: str | None = None) -> ParityReport:
@@ -87,7 +99,7 @@ def replay(path: str | Path, task: str | None = None) -> ParityReport:
     required = {"action", *(before - player.optional())}
     rows = _check_shapes(path, arrays, shapes, required | {field.key for field in fields})
     outcomes = (player.step(arrays, row) for row in range(rows))
-    reports = _compare(fields, outcomes, arrays)
+    reports = _compare(fields, outcomes, arrays, STRICT["steps"])
     return ParityReport(str(path), name, "steps", rows, mujoco.__version__, tuple(reports))
 
 
@@ -109,12 +121,13 @@ def replay_resets(path: str | Path, task: str | None = None) -> ParityReport:
     if not (arrays["seed"] >= 0).all():
         raise CspoError(f"{path}: seeds must be whole numbers from 0 on.")
     outcomes = (player.reset(int(seed)) for seed in arrays["seed"])
-    reports = _compare(fields, outcomes, arrays)
+    reports = _compare(fields, outcomes, arrays, STRICT["resets"])
     after = "obs_next_unseeded_reset"
     if after in arrays:
         _check_shapes(path, {after: arrays[after]}, {after: shapes["obs"]}, {after})
         field = Field(after, after, tolerance=fields[0].tolerance)
-        reports += _compare([field], [{after: player.reset(None)["obs"]}], arrays)
+        again = [{after: player.reset(None)["obs"]}]
+        reports += _compare([field], again, arrays, STRICT["resets"])
     return ParityReport(str(path), name, "resets", rows, mujoco.__version__, tuple(reports))
 
 
@@ -124,29 +137,45 @@ def _present(fields: Sequence[Field], arrays: Recording) -> list[Field]:
 
 
 def _compare(
-    fields: Sequence[Field], outcomes: Iterable[Mapping[str, Any]], arrays: Recording
+    fields: Sequence[Field],
+    outcomes: Iterable[Mapping[str, Any]],
+    arrays: Recording,
+    strict: float,
 ) -> list[FieldReport]:
     """Compare our values with the recorded ones, row by row."""
     errors: list[list[float]] = [[] for _ in fields]
     for row, ours in enumerate(outcomes):
         for field, kept in zip(fields, errors, strict=True):
             kept.append(_row_error(ours[field.key], arrays[field.key][row], field.columns))
-    return [_field_report(field, kept) for field, kept in zip(fields, errors, strict=True)]
+    return [_field_report(field, kept, strict) for field, kept in zip(fields, errors, strict=True)]
 
 
 def format_report(report: ParityReport) -> str:
     """Return a report as a plain table."""
     head = f"{report.task}: {report.rows} {report.kind} replayed with mujoco {report.mujoco}"
-    lines = [head, f"  {'field':<24}{'p50':>9}{'p95':>9}{'p99':>9}{'max':>9}  {'tolerance':<10}"]
+    bound = f"{STRICT[report.kind]:.0e}"
+    columns = f"{'tolerance of p95, p99, max':<28}{bound:<7}"
+    lines = [head, f"  {'field':<24}{'p50':>9}{'p95':>9}{'p99':>9}{'max':>9}  {columns}"]
     for field in report.fields:
         quantiles = "".join(_cell(value) for value in (field.p50, field.p95, field.p99, field.max))
-        tolerance = "equal" if field.tolerance is None else f"{field.tolerance:.0e}"
+        strict = "yes" if field.strict else "NO"
         verdict = "ok" if field.ok else f"FAILED ({field.mismatches} of {field.rows} rows differ)"
         if field.off:
             more = ["..."] if field.mismatches > len(field.off) else []
             verdict += f", off: {', '.join([*map(str, field.off), *more])}"
-        lines.append(f"  {field.name:<24}{quantiles}  {tolerance:<10}{verdict}")
-    return "\n".join([*lines, f"  {'equal within the tolerances' if report.ok else 'NOT equal'}"])
+        lines.append(f"  {field.name:<24}{quantiles}  {_limits(field):<28}{strict:<7}{verdict}")
+    beyond = ", ".join(field.name for field in report.fields if not field.strict)
+    narrow = f"beyond {bound} in more than 1 %: {beyond}" if beyond else f"99 % within {bound}"
+    verdict = "equal within the tolerances" if report.ok else "NOT equal"
+    return "\n".join([*lines, f"  {verdict}; {narrow}"])
+
+
+def _limits(field: FieldReport) -> str:
+    """Return what is asked of a field, for the 95 % and 99 % quantiles and the maximum."""
+    if field.tolerance is None:
+        return "equal"
+    limits = field.p95_limit, field.tolerance, field.max_limit
+    return ", ".join("-" if limit is None else f"{limit:.0e}" for limit in limits)
 
 
 def _cell(value: float | None) -> str:
@@ -204,18 +233,33 @@ def _row_error(ours: Any, theirs: Any, columns: slice) -> float:
     return float(np.max(np.abs(ours[columns] - theirs[columns])))
 
 
-def _field_report(field: Field, errors: Sequence[float]) -> FieldReport:
+def _field_report(field: Field, errors: Sequence[float], strict: float) -> FieldReport:
     values = np.asarray(errors)
     quantiles = [float(value) for value in np.quantile(values, (0.5, 0.95, 0.99, 1.0))]
     off = np.flatnonzero(~(values <= (field.tolerance or 0.0)))
+    limits = (0.0, 0.0, 0.0)
     if field.tolerance is None:
+        within = len(off) == 0
         ok = len(off) <= field.unequal_share * len(values)
     else:
         largest = OUTLIER * field.tolerance if field.largest is None else field.largest
         limits = field.typical, field.tolerance, largest
+        within = quantiles[2] <= strict
         ok = all(value <= limit for value, limit in zip(quantiles[1:], limits, strict=True))
     p50, p95, p99, most = (value if math.isfinite(value) else None for value in quantiles)
-    named = tuple(off[:NAMED_ROWS].tolist())
+    asked = [limit if math.isfinite(limit) else None for limit in limits]
     return FieldReport(
-        field.name, len(values), p50, p95, p99, most, len(off), field.tolerance, bool(ok), named
+        field.name,
+        rows=len(values),
+        p50=p50,
+        p95=p95,
+        p99=p99,
+        max=most,
+        mismatches=len(off),
+        tolerance=field.tolerance,
+        ok=bool(ok),
+        strict=bool(within),
+        p95_limit=asked[0],
+        max_limit=asked[2],
+        off=tuple(off[:NAMED_ROWS].tolist()),
     )
