@@ -28,7 +28,7 @@ BLOCK = re.compile(r"(<!-- compat -->\n).*?(<!-- end -->)", re.DOTALL)
 MINORS = range(10, 15)
 SHOWN = ("numpy", "numba", "mujoco", "gymnasium", "scipy")
 # Tests that need neither PyTorch nor the helpers of those that do.
-TESTS = ("test_config", "test_kernel_cache", "test_plugins", "test_resume", "test_velocity")
+TESTS = ("test_config", "test_plugins", "test_velocity")
 TRAIN = "train SafetyPointGoal1-v0 --total-steps 8000 --steps-per-epoch 4000 --num-envs 4 --quiet"
 TIMEOUT = 900.0  # seconds of any step
 
