@@ -12,6 +12,7 @@ import gzip
 import os
 import stat
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,25 @@ def try_lock(file: IO[str], *, exclusive: bool = True) -> bool:
     except OSError:
         return False
     return True
+
+
+def wait_for_lock(file: IO[str], seconds: float) -> bool:
+    """Lock an open file, waiting a moment for whoever only looks at the lock (`is_locked`)."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(file):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock file; looking at it creates nothing."""
+    try:
+        with open(open_plain(path, os.O_RDONLY), encoding="utf-8") as file:
+            return not try_lock(file, exclusive=False)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
