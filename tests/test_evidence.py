@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -76,3 +77,23 @@ def test_the_committed_pages_are_what_the_results_give(evidence: ModuleType) -> 
     for page in pages:
         text = page.read_text(encoding="utf-8")
         assert evidence.filled(text, tables) == text, f"{page.name} is out of date: make evidence"
+
+
+def _pages() -> list[Path]:
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_of_reports_only_tables_and_the_figures_that_pages_show_are_committed() -> None:
+    """The rest is written by `make evidence`; committed, it was most of the repository."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "results"], capture_output=True, text=True
+    )
+    if listed.returncode or not listed.stdout:
+        pytest.skip("this is no checkout of git")
+    pages = "".join(page.read_text(encoding="utf-8") for page in _pages())
+    superfluous = [
+        name
+        for name in listed.stdout.splitlines()
+        if "/report/" in name and "/report/tables/" not in name and name not in pages
+    ]
+    assert not superfluous, f"git rm --cached these, and see CONTRIBUTING.md: {superfluous[:5]}"
