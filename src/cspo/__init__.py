@@ -62,6 +62,8 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which do not run wh
     from cspo.types import EpochReport as EpochReport
     from cspo.use.evaluate import EvaluationRow as EvaluationRow
     from cspo.use.evaluate import evaluate as evaluate
+    from cspo.use.export.exported import load_exported as load_exported
+    from cspo.use.export.write import export as export
     from cspo.use.load import TrainedPolicy as TrainedPolicy
     from cspo.use.load import load as load
     from cspo.use.record import record as record
