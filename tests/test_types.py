@@ -40,7 +40,7 @@ import cspo
 from cspo.algorithms import Algorithm
 from cspo.envs import BatchEnv
 
-config = cspo.make_config("SafetyHopperVelocity-v1", "cspo", cost_limit=25, total_steps=1e6, alpha=1)
+config = cspo.make_config("SafetyHopperVelocity-v1", "cspo", cost_limit=25, total_steps=1e6)
 assert_type(config, cspo.TrainConfig)
 assert_type(config.gamma, float)
 assert_type(config.total_steps, int)

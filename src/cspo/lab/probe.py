@@ -79,6 +79,12 @@ def probe(
 ) -> ProbeResult:
     """Train briefly without a limit, and propose limits.
 
+    Example:
+        >>> found = cspo.probe("my_env:make")
+        >>> found.proposals[0].limits  # tight, moderate, loose
+        >>> if found.cost_limit is not None:  # None if no limit would matter
+        ...     cspo.train("my_env:make", cost_limit=found.cost_limit)
+
     Args:
         env: As in `cspo.train`.
         cost_fn: As in `cspo.train`.
