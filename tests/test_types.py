@@ -45,8 +45,12 @@ assert_type(config, cspo.TrainConfig)
 assert_type(config.gamma, float)
 assert_type(config.total_steps, int)
 assert_type(config.epochs, int)
-assert_type(config.cost_limit, tuple[float, ...])
+assert_type(config.cost_limit, tuple[float | cspo.Schedule, ...])
 assert_type(config.hidden_sizes, tuple[int, ...])
+
+
+moving = cspo.make_config("CartPole-v1", cost_limit="25@0, 15@2e6")
+assert_type(moving, cspo.TrainConfig)
 
 
 class Sink:
@@ -105,6 +109,7 @@ WRONG = {
     'cspo.probe("CartPole-v1", cost_limit=25)': 'Unexpected keyword argument "cost_limit"',
     "cspo.train(3)": "expected",
     'cspo.tarin("CartPole-v1")': 'Module has no attribute "tarin"',
+    'cspo.make_config("CartPole-v1", cost_limit={})': "arg-type",
     'cspo.make_config("CartPole-v1").gama': 'has no attribute "gama"',
     'cspo.make_config("CartPole-v1").gamma = 0.9': "read-only",
     'cspo.load("run")([0.0]) + 1 + "a"': "Unsupported operand types",

@@ -32,6 +32,7 @@ _PUBLIC = {
     "register_agent": "cspo.envs.registration",
     "CspoError": "cspo.errors",
     "EpochReport": "cspo.types",
+    "Schedule": "cspo.experience.limits",
     "Summary": "cspo.runs.summary",
     "TrainedPolicy": "cspo.use.load",
     "Action": "cspo.types",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which do not run wh
     from cspo.envs.registration import register_task as register_task
     from cspo.envs.six_tuple import six_tuple as six_tuple
     from cspo.errors import CspoError as CspoError
+    from cspo.experience.limits import Schedule as Schedule
     from cspo.flat import Settings as Settings
     from cspo.lab.probe import ProbeResult as ProbeResult
     from cspo.lab.probe import probe as probe

@@ -15,7 +15,7 @@ from cspo.policy.network import Network
 from cspo.runs.folder import RunFolder
 from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
-from cspo.types import EpochReport
+from cspo.types import EpochReport, FloatArray
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -138,6 +138,18 @@ class Trainer(Loop):
                 stack.callback(self.env.close)
             if self.run is not None:
                 stack.callback(self.run.close)
+
+    @property
+    def cost_limit(self) -> FloatArray:
+        """The limits (K,) of the epoch that was done last."""
+        return self.limits.now
+
+    def set_cost_limit(self, *cost_limit: float) -> None:
+        """Change the limits from the next epoch on, for good: a schedule ends here.
+
+        Checkpoints remember it.
+        """
+        self.limits.set(*cost_limit)
 
     def save(self) -> Path:
         """Write a checkpoint of the epochs done so far into the run folder."""
