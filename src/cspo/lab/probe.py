@@ -81,9 +81,7 @@ def probe(
 
     Example:
         >>> found = cspo.probe("my_env:make")
-        >>> found.proposals[0].limits  # tight, moderate, loose
-        >>> if found.cost_limit is not None:  # None if no limit would matter
-        ...     cspo.train("my_env:make", cost_limit=found.cost_limit)
+        >>> found.cost_limit, found.proposals[0].limits  # to begin with; tight, moderate, loose
 
     Args:
         env: As in `cspo.train`.
