@@ -26,7 +26,8 @@ SETTINGS = """\
 strict = True
 warn_unused_ignores = False
 
-[mypy-wandb.*,mlflow.*,minigrid.*,gymnasium_robotics.*]
+# `my_env` is the file beside it that `cspo init` writes.
+[mypy-wandb.*,mlflow.*,minigrid.*,gymnasium_robotics.*,onnxruntime.*,my_env.*]
 ignore_missing_imports = True
 
 [mypy-pages.*]

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from cspo.algorithms.registry import algorithm_names, get_algorithm, is_built_in
 from cspo.config import FREE, GROUPS, TrainConfig, general_fields
+from cspo.experience.limits import Schedule
 from cspo.runs.folder import CHANGEABLE
 from cspo.settings import explanations
 from cspo.types import Discount
@@ -89,6 +90,14 @@ def sentence(text: str, indent: int) -> str:
     return "\n".join(space + line for line in wrapped)
 
 
+def keyword(item: dataclasses.Field[Any], hint: Any) -> str:
+    """Return the type of what may be given for a setting; one with a reader is also text."""
+    if item.metadata.get("read") is None:
+        return accepted(hint)
+    (one, *_) = typing.get_args(hint)
+    return f"{accepted(one)} | str | Sequence[{accepted(one)} | str]"
+
+
 def general() -> Iterator[tuple[str | None, str, Any, str]]:
     """Yield group, name, type and explanation of every setting that all algorithms have."""
     kinds: dict[str | None, Any] = {None: TrainConfig, **GROUPS}
@@ -146,8 +155,12 @@ def _property(group: str, name: str, hint: str, text: str) -> list[str]:
 
 def module() -> str:
     """Return the text of the module."""
-    entries = [(name, accepted(hint), text) for _, name, hint, text in general()]
-    entries = [entry for entry in entries if entry[0] not in NAMED]
+    items = {item.name: item for _, item in general_fields()}
+    entries = [
+        (name, keyword(items[name], hint), text)
+        for _, name, hint, text in general()
+        if name not in NAMED
+    ]
     known = {name for name, _, _ in entries} | set(NAMED)
     own = [entry for entry in of_algorithms() if entry[0] not in known]
     table = "Mapping[str, object] | AlgorithmConfig"
@@ -169,7 +182,7 @@ def module() -> str:
 
 
 def _imports() -> list[str]:
-    kinds = [*GROUPS.values(), Discount]
+    kinds = [*GROUPS.values(), Discount, Schedule]
     modules = sorted({kind.__module__ for kind in kinds})
     named = {one: [kind.__name__ for kind in kinds if kind.__module__ == one] for one in modules}
     return [f"from {one} import {', '.join(sorted(named[one]))}" for one in modules]

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which do not run wh
     from cspo.envs.registration import register_task as register_task
     from cspo.envs.six_tuple import six_tuple as six_tuple
     from cspo.errors import CspoError as CspoError
+    from cspo.experience.limits import Schedule as Schedule
     from cspo.flat import Settings as Settings
     from cspo.lab.probe import ProbeResult as ProbeResult
     from cspo.lab.probe import probe as probe
@@ -63,6 +64,8 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which do not run wh
     from cspo.types import EpochReport as EpochReport
     from cspo.use.evaluate import EvaluationRow as EvaluationRow
     from cspo.use.evaluate import evaluate as evaluate
+    from cspo.use.export.exported import load_exported as load_exported
+    from cspo.use.export.write import export as export
     from cspo.use.load import TrainedPolicy as TrainedPolicy
     from cspo.use.load import load as load
     from cspo.use.record import record as record

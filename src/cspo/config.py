@@ -102,11 +102,22 @@ def make_config(
 ) -> TrainConfig:
     """Return validated settings for a task and an algorithm.
 
+    Example:
+        >>> config = cspo.make_config("SafetyHopperVelocity-v1", "ppo-lag", cost_limit=25, passes=5)
+        >>> config.passes, config.update.passes, config.epochs
+        (5, 5, 500)
+
     Args:
         task: A task's name, see `TrainConfig.task`; by default the one the file names.
         algo: An algorithm's name; by default the one the file names, else "cspo".
         file: TOML file with the same keys; a table `[algorithm]` holds the algorithm's own.
-        **settings: Settings by their flat names; those of the algorithm may stand beside them.
+        **settings: Settings by their flat names, see `cspo.Settings`; those of the algorithm may
+            stand beside them. Those of an algorithm of yours, which a type checker does not know,
+            may be given as `algorithm={...}`.
+
+    Raises:
+        UnknownSetting: Nothing has that name; says which is nearest.
+        CspoError: A value is wrong; says what it must be.
     """
     from_file, given = {} if file is None else read_settings(file), dict[str, Any](settings)
     use_plugin(from_file | given)

@@ -12,6 +12,7 @@ from dataclasses import Field
 from typing import Any, ClassVar, Literal, Protocol, TypedDict, runtime_checkable
 
 from cspo.envs.settings import EnvironmentSettings, WorkerSettings
+from cspo.experience.limits import Schedule
 from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.optim.settings import UpdateSettings
 from cspo.policy.settings import PolicySettings
@@ -206,8 +207,9 @@ class ProbeSettings(FreeSettings, total=False):
 class Settings(ProbeSettings, total=False):
     """Keywords of `cspo.train` and `cspo.make_config`: every setting but task and algo."""
 
-    cost_limit: float | Sequence[float]
-    """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
+    cost_limit: float | Schedule | str | Sequence[float | Schedule | str]
+    """Limit d on the mean cost of an episode; one value, one per constraint as `25,5`, or a
+    schedule over steps as `25@0, 15@2e6`."""
     total_steps: int | float
     """Environment steps of the whole run."""
     steps_per_epoch: int | float

@@ -119,13 +119,6 @@ def machine_memory() -> int:
     return min(limits)
 
 
-def available_cores() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def in_bytes(count: int) -> str:
     """Return a number of bytes as people read it, however large."""
     for power, unit in enumerate(("bytes", "kB", "MB", "GB", "TB", "PB")):

@@ -120,20 +120,30 @@ ExtraStreamRule = Callable[[FloatArray, FloatArray, FloatArray, float, float], E
 class EpochReport:
     """One epoch in plain numbers: what a trainer hands out and progress.csv keeps."""
 
-    epoch: int  # from 0
-    steps: int  # environment steps so far
-    episode_return: float  # mean over the last `episode_window` finished episodes
-    cost: tuple[float, ...]  # K values of J_c, the mean episode cost over the same window
-    cost_limit: tuple[float, ...]  # K
+    epoch: int
+    """Number of the epoch, from 0."""
+    steps: int
+    """Environment steps so far, of all copies together."""
+    episode_return: float
+    """Mean undiscounted return of the last `episode_window` finished episodes; NaN before one."""
+    cost: tuple[float, ...]
+    """J_c of each of the K costs: the mean cost of an episode over the same window."""
+    cost_limit: tuple[float, ...]
+    """The limit that each of the K costs had in this epoch."""
     episode_length: float
-    multiplier: tuple[float, ...]  # K, zeros for an algorithm without multipliers
-    kl: float  # KL(old || new) of the update, summed over action dimensions
+    """Mean length in steps of the same episodes."""
+    multiplier: tuple[float, ...]
+    """The price of each of the K costs; zeros for an algorithm without multipliers."""
+    kl: float
+    """KL(old || new) of the update, summed over action dimensions: how far the policy moved."""
     steps_per_second: float
+    """Speed of the whole epoch, update included."""
     seconds_rollout: float
+    """Time that stepping the environments took."""
     seconds_update: float
-    metrics: dict[str, float] = field(
-        default_factory=dict
-    )  # the algorithm's own numbers, see docs/metrics.md
+    """Time that the update took."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The algorithm's own numbers by name, and `episodes`, `cost_estimated`; docs/metrics.md."""
 
     @property
     def violated(self) -> bool:

@@ -19,8 +19,9 @@ from cspo.envs.tasks import check_task_name, native_name, task_row
 from cspo.lab.distribution import Distribution
 from cspo.lab.suggest import Workers, command, first_limits, suggest_sizes, suggest_workers
 from cspo.runs.plain import without_nan
+from cspo.runs.settings import available_cores
 from cspo.runs.summary import short_number
-from cspo.settings import available_cores, positive, setting
+from cspo.settings import positive, setting
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:

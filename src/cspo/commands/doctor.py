@@ -16,8 +16,8 @@ from typing import Any
 
 from cspo.commands.options import parse, show
 from cspo.config import make_config
+from cspo.runs.settings import available_cores
 from cspo.runs.summary import versions
-from cspo.settings import available_cores
 
 TASK = "SafetyHopperVelocity-v1"
 MUJOCO_FROM, MUJOCO_BEFORE = (3, 2, 7), (3, 5)  # 3.5 changed the benchmark's physics

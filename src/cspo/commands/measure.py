@@ -76,7 +76,7 @@ def bench(arguments: Sequence[str]) -> int:
 def _bench_env(arguments: Sequence[str]) -> int:
     options = parse(BenchEnvOptions, "bench env", arguments)
     from cspo.envs.tools.bench import bench_env
-    from cspo.settings import available_cores
+    from cspo.runs.settings import available_cores
 
     threads = options.threads or available_cores()
     result = bench_env(options.task, options.num_envs, threads, options.seconds)

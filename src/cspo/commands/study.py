@@ -17,7 +17,8 @@ from cspo.lab.study.engine import Engine, LocalEngine, is_address
 from cspo.lab.study.grid import Study, read_study, shipped_studies
 from cspo.lab.study.plan import StudyProblems
 from cspo.runs.plain import without_nan
-from cspo.settings import available_cores, positive, setting
+from cspo.runs.settings import available_cores
+from cspo.settings import positive, setting
 
 if TYPE_CHECKING:
     from cspo.lab.study.mirror import Mirror

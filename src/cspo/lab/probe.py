@@ -79,6 +79,10 @@ def probe(
 ) -> ProbeResult:
     """Train briefly without a limit, and propose limits.
 
+    Example:
+        >>> found = cspo.probe("my_env:make")
+        >>> found.cost_limit, found.proposals[0].limits  # to begin with; tight, moderate, loose
+
     Args:
         env: As in `cspo.train`.
         cost_fn: As in `cspo.train`.

@@ -53,6 +53,10 @@ def train(
 ) -> Summary:
     """Train a policy and keep the run in a folder.
 
+    Example:
+        >>> summary = cspo.train("SafetyHopperVelocity-v1", cost_limit=25, total_steps=1e6)
+        >>> summary.episode_return, summary.cost, summary.run_dir
+
     Args:
         env: A task name, a Gymnasium id, "module:factory", a factory (called once per copy), one
             environment object (then there is one copy of it), or a `VectorEnv`. An object is never
@@ -116,6 +120,9 @@ def resume(
     **changes: Unpack[ResumeSettings],
 ) -> Summary:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
+
+    Example:
+        >>> cspo.resume("runs/mine", total_steps=2e6)
 
     Args:
         run_dir: The run's folder.

@@ -30,6 +30,14 @@ class Trainer(Loop):
     were made here. A run that reached its end is closed by itself, unless in a `with`; so is a
     trainer that nobody holds any more. A user's environment is never closed.
 
+    Example:
+        >>> config = cspo.make_config("SafetyHopperVelocity-v1", cost_limit=25)
+        >>> with cspo.Trainer(config, run_dir="runs/mine") as trainer:
+        ...     for report in trainer:
+        ...         print(report.epoch, report.episode_return, report.cost)
+        ...         if report.episode_return > 1500 and not report.violated:
+        ...             break
+
     Args:
         config: The settings, see `cspo.make_config`.
         env: An environment object or factory; by default the one that `config.task` names.
@@ -71,6 +79,10 @@ class Trainer(Loop):
         **changes: Unpack[ResumeSettings],
     ) -> Trainer:
         """Continue a run from its newest readable checkpoint, exactly as if it had never stopped.
+
+        Example:
+            >>> for report in cspo.Trainer.resume("runs/mine", total_steps=2e6):
+            ...     print(report.epoch, report.cost)
 
         Args:
             run_dir: The run's folder.

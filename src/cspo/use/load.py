@@ -43,7 +43,9 @@ SMALL_PRODUCT = 2**17  # multiplications in a matrix product that is not worth t
 class TrainedPolicy(Acting, Generic[ActionType]):
     """A policy and everything it needs to act: no environment, no trainer.
 
-    Call it with a raw observation to get a raw action, in the environment's own units.
+    Call it with a raw observation to get a raw action, in the environment's own units. What kind of
+    action that is depends on the environment: `cspo.Action` has all of them, and
+    `TrainedPolicy[int]` is a policy of which you know that it is a whole number.
 
     Attributes:
         config: Settings of the run it comes from.
@@ -203,6 +205,12 @@ def load(
     trust: bool = False,
 ) -> TrainedPolicy[ActionType]:
     """Return the policy of a run.
+
+    Example:
+        >>> policy = cspo.load("runs/mine")
+        >>> observation, info = env.reset(seed=0)
+        >>> action = policy(observation)  # as env.step takes it
+        >>> ferry: cspo.TrainedPolicy[int] = cspo.load("runs/ferry")  # for a type checker
 
     Nothing that the run names is imported for it, but for a network of your own (see SECURITY.md).
     Says so on the error stream if its newest checkpoint is damaged.
