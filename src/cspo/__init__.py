@@ -21,6 +21,8 @@ _PUBLIC = {
     "load": "cspo.use.load",
     "evaluate": "cspo.use.evaluate",
     "record": "cspo.use.record",
+    "export": "cspo.use.export.write",
+    "load_exported": "cspo.use.export.exported",
     "check_env": "cspo.envs.check",
     "probe": "cspo.lab.probe",
     "make_batch": "cspo.envs",
@@ -30,6 +32,7 @@ _PUBLIC = {
     "register_agent": "cspo.envs.registration",
     "CspoError": "cspo.errors",
     "EpochReport": "cspo.types",
+    "Schedule": "cspo.experience.limits",
 }
 __all__ = ["__version__", *_PUBLIC]
 

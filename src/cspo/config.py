@@ -10,7 +10,6 @@ file, what the caller names. An unknown key is an error that names the nearest k
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import typing
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
+from cspo.experience.limits import Limit, Schedule, check_limits, read_limits
 from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.optim.settings import UpdateSettings
 from cspo.plugins import load_plugin
@@ -41,11 +41,6 @@ from cspo.settings import (
     setting,
     unknown_setting,
 )
-
-
-def _limits(cost_limit: tuple[float, ...]) -> str | None:
-    fine = bool(cost_limit) and all(math.isfinite(d) and d >= 0 for d in cost_limit)
-    return None if fine else "must be zero or more and finite"
 
 
 @dataclass(frozen=True)
@@ -89,8 +84,9 @@ class TrainConfig:
     """Algorithm, see `cspo algos`."""
     plugin: str | None = setting(None, changes_results=False)
     """File, or module, of yours that registers algorithms, see docs/own-algorithm.md."""
-    cost_limit: tuple[float, ...] = setting((25.0,), _limits)
-    """Limit d on the mean cost of an episode; one value, or one per constraint as `25,5`."""
+    cost_limit: tuple[Limit, ...] = setting((25.0,), check_limits, read=read_limits)
+    """Limit d on the mean cost of an episode; one value, one per constraint as `25,5`, or a
+    schedule over steps as `25@0, 15@2e6`."""
     limits: MarginSettings = field(default_factory=MarginSettings)
     environment: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     run: RunSettings = field(default_factory=RunSettings)
@@ -214,10 +210,14 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: list(value) if isinstance(value, tuple) else value
+        key: list(map(_plain, value)) if isinstance(value, tuple) else value
         for key, value in values.items()
         if value is not None
     }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Schedule) else value
 
 
 def from_dict(data: dict[str, Any], folder: Path | None = None) -> TrainConfig:

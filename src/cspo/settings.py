@@ -28,9 +28,17 @@ from cspo.runs.plain import WIDEST, parse_toml
 
 # Returns what is wrong with a value, "must be positive" say, or None.
 Check = Callable[[Any], str | None]
+# Returns a setting from text, or from what a file or a caller has, and its name.
+Reader = Callable[[Any, str], Any]
 
 
-def setting(default: Any, check: Check | None = None, *, changes_results: bool = True) -> Any:
+def setting(
+    default: Any,
+    check: Check | None = None,
+    *,
+    changes_results: bool = True,
+    read: Reader | None = None,
+) -> Any:
     """Declare a field of a group of settings.
 
     Args:
@@ -38,8 +46,9 @@ def setting(default: Any, check: Check | None = None, *, changes_results: bool =
         check: What a value must be.
         changes_results: False for a setting that only says how fast, where or what else is written;
             a run may be resumed with another value of it.
+        read: What makes the value from what was typed or written; by default its type does.
     """
-    metadata = {"check": check, "changes_results": changes_results}
+    metadata = {"check": check, "changes_results": changes_results, "read": read}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, hash=False, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -129,13 +138,14 @@ def check_fields(settings: Any) -> None:
 def build(group: Any, values: dict[str, Any], prefix: str = "") -> Any:
     """Return a group of settings from plain data, or name what is nearest to an unknown key."""
     hints = typing.get_type_hints(group)
-    known = [item.name for item in dataclasses.fields(group)]
-    for name in values:
-        if name not in known:
-            raise unknown_setting(prefix + name, nearest(name, known))
-    return group(
-        **{name: convert(value, hints[name], prefix + name) for name, value in values.items()}
-    )
+    readers = {item.name: item.metadata.get("read") for item in dataclasses.fields(group)}
+    read = {}
+    for name, value in values.items():
+        if name not in readers:
+            raise unknown_setting(prefix + name, nearest(name, readers))
+        own = readers[name]
+        read[name] = own(value, name) if own else convert(value, hints[name], prefix + name)
+    return group(**read)
 
 
 def unknown_setting(name: str, hint: str) -> UnknownSetting:
@@ -262,7 +272,8 @@ def written(value: Any) -> str:
 
         return ",".join(f"{key}={json.dumps(item)}" for key, item in value.items())
     if isinstance(value, tuple | list):
-        return ",".join(map(written, value))
+        texts = [written(item) for item in value]
+        return ("; " if any("@" in text for text in texts) else ",").join(texts)
     if isinstance(value, float):
         return f"{value:g}" if float(f"{value:g}") == value else repr(value)
     return "none" if value is None else str(value)

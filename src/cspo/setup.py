@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from cspo.envs.modules import names_code
 from cspo.envs.vector_facts import is_vector_env
 from cspo.errors import CspoError
 from cspo.experience.episodes import cost_without_episodes
+from cspo.experience.limits import Limits
 from cspo.optim.minibatch import MinibatchLearner
 from cspo.policy.distribution import Distribution
 from cspo.policy.network import Network, is_named, is_object, network_of
@@ -117,22 +117,15 @@ def _epoch_bytes(config: TrainConfig, observation: int, distribution: Distributi
     return config.run.steps_per_epoch * sample
 
 
-def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> FloatArray:
-    """Return the limits (K,) or say how many are needed."""
+def limits_for(config: TrainConfig, cost_names: tuple[str, ...]) -> Limits:
+    """Return the limits of a run or say how many are needed."""
     if len(config.cost_limit) != len(cost_names):
         raise CspoError(
             f"{config.task} has {len(cost_names)} cost(s) ({', '.join(cost_names)}), but "
             f"--cost-limit gives {len(config.cost_limit)} value(s). Give one limit per cost, "
-            "separated by commas."
+            "separated by commas; schedules by semicolons."
         )
-    return np.array(config.cost_limit)
-
-
-def checked_limits(cost_limit: Sequence[float], count: int) -> FloatArray:
-    """Return other limits (K,) for a run that has `count`, or say what is wrong with them."""
-    if len(cost_limit) != count or not all(0 <= d < np.inf for d in cost_limit):
-        raise CspoError(f"Give {count} finite limit(s) of zero or more.")
-    return np.array(cost_limit, dtype=float)
+    return Limits(config.cost_limit)
 
 
 def environment_facts(env: Any, cost_fn: Any) -> dict[str, Any]:

@@ -40,13 +40,13 @@ class Trainer:
         self.config, self.epoch = setup.with_network(config, policy), 0
         self.env = setup.make_environment(config, env, cost_fn)
         self.facts = setup.environment_facts(self.env, cost_fn)
-        self.cost_limit = setup.limits_for(config, self.env.cost_names)  # (K,)
+        self.limits = setup.limits_for(config, self.env.cost_names)
         self.streams = Streams(config.run.seed, "action", "minibatch")
         self.policy = setup.build_policy(config, self.env, policy=policy)
         self.learner = setup.build_learner(config, self.policy, self.streams["minibatch"])
-        self.algorithm = setup.build_algorithm(config, self.learner, len(self.cost_limit))
-        self.window = EpisodeWindow(config.run.episode_window, len(self.cost_limit))
-        self.margin = Margin(setup.violation_rate(config), len(self.cost_limit))
+        self.algorithm = setup.build_algorithm(config, self.learner, len(self.limits))
+        self.window = EpisodeWindow(config.run.episode_window, len(self.limits))
+        self.margin = Margin(setup.violation_rate(config), len(self.limits))
 
     def __iter__(self) -> Iterator[EpochReport]:
         """Train until the steps are used up, one report per epoch."""
@@ -58,6 +58,7 @@ class Trainer:
     @single_threaded_math()
     def _run_epoch(self) -> EpochReport:
         run, window, started = self.config.run, self.window, perf_counter()
+        self.limits.begin_epoch(self.epoch * run.steps_per_epoch)
         steps = run.steps_per_epoch // self.env.num_envs
         seed = run.seed if self.epoch == 0 else None
         rollout = collect(self.env, self.policy, steps, self.streams["action"], seed)
@@ -66,8 +67,8 @@ class Trainer:
         episodes = finished_episodes(rollout)
         window.extend(episodes)
         J_c, cost, error = measured_costs(window, episodes, rollout, self.env.time_limit)
-        limit = self.margin.target(J_c, error / window.epochs_held**0.5, self.cost_limit)
-        asked = setup.asked_of_credit(self.algorithm, rollout, cost, limit)
+        limit = self.margin.target(J_c, error / window.epochs_held**0.5, self.limits.now)
+        asked = setup.asked_of_credit(self.algorithm, rollout, cost, self.limits.typical(limit))
         with denormals_flushed():
             batch = estimate(rollout, self.policy, self.config.advantages, cost, *asked, error)
             credited = perf_counter()
@@ -80,7 +81,7 @@ class Trainer:
             steps=(self.epoch + 1) * run.steps_per_epoch,
             episode_return=window.episode_return,
             cost=tuple(J_c.tolist()),
-            cost_limit=tuple(self.cost_limit.tolist()),
+            cost_limit=tuple(self.limits.now.tolist()),
             episode_length=window.episode_length,
             multiplier=tuple(self.algorithm.multiplier.tolist()),
             kl=metrics.pop("kl"),
@@ -90,13 +91,9 @@ class Trainer:
             seconds_update=updated - credited,
         )
 
-    def set_cost_limit(self, *cost_limit: float) -> None:
-        """Change the limits from the next epoch on; checkpoints remember it."""
-        self.cost_limit = setup.checked_limits(cost_limit, len(self.cost_limit))
-
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on, as nested dicts of arrays and plain values."""
-        own = {"epoch": self.epoch, "cost_limit": self.cost_limit, "facts": self.facts}
+        own = {"epoch": self.epoch, **self.limits.state_dict(), "facts": self.facts}
         parts = {name: getattr(self, name).state_dict() for name in PARTS}
         return own | parts | {"env": self.env.random_state()}
 
@@ -104,7 +101,7 @@ class Trainer:
         """Put back what `state_dict` returned."""
         setup.check_facts(saved["facts"], self.facts)
         self.epoch = int(saved["epoch"])
-        self.set_cost_limit(*saved["cost_limit"])
+        self.limits.load_state_dict(saved)
         for name in PARTS:
             getattr(self, name).load_state_dict(saved[name])
         self.env.set_random_state(saved["env"])

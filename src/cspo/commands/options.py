@@ -17,7 +17,7 @@ import tyro
 from tyro.constructors import PrimitiveConstructorSpec
 
 from cspo.errors import CspoError, flag, nearest
-from cspo.settings import check_fields, explanations, parse_text, written
+from cspo.settings import Reader, check_fields, explanations, parse_text, written
 
 if typing.TYPE_CHECKING:
     from cspo.config import TrainConfig
@@ -94,7 +94,7 @@ def _readable(group: Any, values: Any) -> Any:
             hint = _readable(hint, getattr(values, item.name, None))
             default = {"default_factory": hint}
         else:
-            hint = typed(hint, item.name, explained[item.name])
+            hint = typed(hint, item.name, explained[item.name], item.metadata.get("read"))
         members.append((item.name, hint, dataclasses.field(**default)))
     return dataclasses.make_dataclass(group.__name__, members, namespace={"__doc__": group.__doc__})
 
@@ -146,7 +146,7 @@ def _plain(text: str) -> str:
     return sentence if sentence.endswith((".", "?")) else sentence + "."
 
 
-def typed(hint: Any, name: str, text: str | None = None) -> Any:
+def typed(hint: Any, name: str, text: str | None = None, read: Reader | None = None) -> Any:
     """Return an annotation that reads a setting of type `hint` from one word, by `parse_text`.
 
     An annotation that already says how to read it stays as it is.
@@ -155,14 +155,17 @@ def typed(hint: Any, name: str, text: str | None = None) -> Any:
         hint: Type of the setting.
         name: Its name, for error messages.
         text: Its explanation in the help.
+        read: What reads it, if not `parse_text`.
     """
     explained = [] if text is None else [tyro.conf.arg(help=text)]
     if hint is bool or typing.get_origin(hint) is Annotated:
         return Annotated[(hint, *explained)]  # type: ignore[return-value]
     spec = PrimitiveConstructorSpec(
         nargs=1,
-        metavar=_metavar(hint),
-        instance_from_str=lambda words: parse_text(words[0], hint, name),
+        metavar=_metavar(hint) if read is None else name.rpartition("_")[2].upper(),
+        instance_from_str=lambda words: (
+            parse_text(words[0], hint, name) if read is None else read(words[0], name)
+        ),
         is_instance=lambda value: True,
         str_from_instance=lambda value: [written(value)],
     )

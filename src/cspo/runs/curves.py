@@ -106,7 +106,12 @@ def _draw_costs(panel: Any, steps: Any, columns: Columns, names: list[str]) -> N
         colour, name = COST_COLOURS[k % len(COST_COLOURS)], names[k]
         panel.plot(steps, cost, color=colour, label=f"cost{name}", **_line(steps))
         dashed = {"linewidth": 1.2, "color": LIMIT_COLOUR if len(costs) == 1 else colour}
-        panel.plot(steps, limit, "--", label=f"limit{name}: {limit[-1]:g}", **dashed)
+        if (limit == limit[0]).all():
+            panel.plot(steps, limit, "--", label=f"limit{name}: {limit[-1]:g}", **dashed)
+        else:  # that of an epoch holds since the one before
+            said = f"limit{name}: {limit[0]:g} to {limit[-1]:g}"
+            since_zero = np.append(0.0, steps), np.append(limit[0], limit)
+            panel.plot(*since_zero, "--", drawstyle="steps-pre", label=said, **dashed)
         tint = {"color": colour, "alpha": 0.18, "linewidth": 0}
         panel.fill_between(steps, limit, cost, where=cost > limit, interpolate=True, **tint)
     panel.set_ylabel("cost per episode")

@@ -31,7 +31,7 @@ from cspo.setup import EARLIER_FACTS, build_policy, network_for, observation_lay
 from cspo.train import PARTS, Trainer
 
 NAMES = {"epoch", "cost_limit", "facts", *PARTS, "env"}
-NEWER = {"progress"}  # what checkpoints of the first release do not have
+NEWER = {"progress", "limit_set"}  # what checkpoints need not have
 STREAMS = ("PCG64", "PCG64DXSM")
 FACTS: dict[str, Any] = {
     "observation_size": int,
@@ -75,15 +75,16 @@ def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
         return
     blank = _blank(config, facts, policy)
     compare_signatures(state["policy"].get("network"), blank.policy.signature)
-    for name in ("cost_limit", *PARTS):
+    _compare(state["cost_limit"], blank.limits.now, "cost_limit", {})
+    for name in PARTS:
         if name == "algorithm" and not is_built_in(get_algorithm(config.algo)):
             # What an algorithm of a user remembers may grow as it likes; its own method reads it.
             _demand(isinstance(state[name], dict), f"{name} is not a table")
         else:
-            like = getattr(blank, name)
-            like = like if name == "cost_limit" else like.state_dict()
+            like = getattr(blank, name).state_dict()
             _compare(state[name], like, name, _rows_that_vary(blank))
     _demand(bool((state["cost_limit"] >= 0.0).all()), "cost_limit is negative")
+    _demand(state.get("limit_set", True) is True, "limit_set is not true")
     _demand(len({len(rows) for rows in state["window"].values()}) == 1, "window is torn apart")
     if "progress" in state:
         _check_rows(state["progress"], state["epoch"])

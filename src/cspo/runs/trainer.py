@@ -12,7 +12,7 @@ from cspo.errors import CspoError
 from cspo.runs.folder import RunFolder
 from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
-from cspo.types import EpochReport
+from cspo.types import EpochReport, FloatArray
 
 
 class Trainer(Loop):
@@ -120,6 +120,18 @@ class Trainer(Loop):
                 stack.callback(self.env.close)
             if self.run is not None:
                 stack.callback(self.run.close)
+
+    @property
+    def cost_limit(self) -> FloatArray:
+        """The limits (K,) of the epoch that was done last."""
+        return self.limits.now
+
+    def set_cost_limit(self, *cost_limit: float) -> None:
+        """Change the limits from the next epoch on, for good: a schedule ends here.
+
+        Checkpoints remember it.
+        """
+        self.limits.set(*cost_limit)
 
     def save(self) -> Path:
         """Write a checkpoint of the epochs done so far into the run folder."""

@@ -40,6 +40,11 @@ class Series:
         """Return the number of epochs."""
         return len(self.returns)
 
+    def limit_moves(self, constraint: int | None = None) -> bool:
+        """Whether a limit, that of `constraint` or any, differs from epoch to epoch."""
+        limits = self.limit if constraint is None else self.limit[:, constraint]
+        return bool((limits != limits[0]).any()) and not bool(np.isnan(limits).any())
+
     @property
     def violation(self) -> FloatArray:
         """g_k (n,): the greatest cost minus limit over constraints; nan where a cost is unknown."""

@@ -90,11 +90,11 @@ def split_comparison(results: Results) -> Table:
 def _comparable(results: Results) -> Iterator[tuple[Cell, tuple[str, str]]]:
     """Yield the cells that ask the paper's question, and what it calls their task and algorithm.
 
-    They have no variant, and one constraint with the paper's limit.
+    They have no variant, and one constraint with the paper's limit from first to last.
     """
     for cell in results.cells:
         one = all(run.series.cost.shape[1] == 1 for run in cell.runs)
-        if not cell.variant and one and cell.limit == paper.LIMIT:
+        if not cell.variant and one and cell.limit == paper.LIMIT and not cell.limit_moves:
             yield cell, (paper.task_name(cell.task), name_of(cell.algo))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -102,10 +102,33 @@ def _onto(grid: FloatArray, steps: FloatArray, values: FloatArray) -> FloatArray
 
 
 def limits(cells: Sequence[Cell], constraint: int) -> list[float]:
-    """Return the distinct limits of some cells at the end of training."""
-    ends = [run.series.limit[-1] for cell in cells for run in cell.runs]
-    found = {float(end[constraint]) for end in ends if constraint < len(end)}
+    """Return the distinct limits of some cells that stay what they are."""
+    found = {
+        float(series.limit[-1, constraint])
+        for series in _series_with(cells, constraint)
+        if not series.limit_moves(constraint)
+    }
     return sorted(value for value in found if math.isfinite(value))
+
+
+def moving_limits(cells: Sequence[Cell], constraint: int) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the distinct limits of some cells that move: steps and limit, (n + 1,) each.
+
+    The limit of an epoch holds from the steps before it to its own; they begin at zero steps.
+    """
+    found: dict[bytes, tuple[FloatArray, FloatArray]] = {}
+    for series in _series_with(cells, constraint):
+        if series.limit_moves(constraint):
+            values = series.limit[:, constraint]
+            line = np.concatenate([[0.0], series.steps]), np.concatenate([values[:1], values])
+            found.setdefault(line[0].tobytes() + line[1].tobytes(), line)
+    return list(found.values())
+
+
+def _series_with(cells: Sequence[Cell], constraint: int) -> Iterator[Series]:
+    for run in (run for cell in cells for run in cell.runs):
+        if constraint < run.series.limit.shape[1]:
+            yield run.series
 
 
 def curve_data(results: Results) -> dict[str, Any]:
@@ -162,14 +185,22 @@ def _task(
             curve |= {"low": _rounded(values.low[epochs]), "high": _rounded(values.high[epochs])}
             curve["seeds"] = [_rounded(seed[seed_epochs]) for seed in values.seeds]
         if item.constraint is not None:
-            limit = float(cell.runs[0].series.limit[-1, item.constraint])
-            curve |= {"limit": limit} if math.isfinite(limit) else {}
+            curve |= _limit_of(cell, item.constraint, epochs)
         cells[cell.label]["curves"][item.key] = curve
     items = [
         {"key": item.key, "title": item.title, "limited": item.constraint is not None}
         for item in dict.fromkeys(item for _, item, _ in drawn)
     ]
     return {"name": task, "grids": grids, "quantities": items, "cells": list(cells.values())}
+
+
+def _limit_of(cell: Cell, constraint: int, epochs: IntArray) -> dict[str, Any]:
+    """Return the limit of a cost: a number, or one for each epoch shown if it moves."""
+    series = max((run.series for run in cell.runs), key=len)  # the grid is of the longest
+    if series.limit_moves(constraint):
+        return {"limit": _rounded(series.limit[epochs, constraint])}
+    limit = float(cell.runs[0].series.limit[-1, constraint])
+    return {"limit": limit} if math.isfinite(limit) else {}
 
 
 def _grid(grids: list[dict[str, Any]], steps: FloatArray, epochs: IntArray) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cspo.algorithms.registry import Look
-from cspo.lab.report.curves import Band, Quantity, band, limits
+from cspo.lab.report.curves import Band, Quantity, band, limits, moving_limits
 from cspo.lab.report.formats import span
 from cspo.lab.report.looks import name_of
 from cspo.lab.report.results import Cell
@@ -97,6 +97,8 @@ def draw_limits(panel: Any, cells: Sequence[Cell], quantity: Quantity) -> None:
     if quantity.constraint is not None:
         for value in limits(cells, quantity.constraint):
             panel.axhline(value, **LIMIT_LINE, zorder=5)
+        for steps, values in moving_limits(cells, quantity.constraint):
+            panel.plot(steps, values, drawstyle="steps-pre", **LIMIT_LINE, zorder=5)
 
 
 def begin_at_zero(panel: Any) -> None:

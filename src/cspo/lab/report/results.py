@@ -60,6 +60,11 @@ class Cell:
         return self.cost.value <= self.limit
 
     @property
+    def limit_moves(self) -> bool:
+        """Whether the limit of some run changed during training."""
+        return any(run.series.limit_moves() for run in self.runs)
+
+    @property
     def finished(self) -> bool:
         """Whether all its runs are."""
         return all(run.finished for run in self.runs)
@@ -175,4 +180,9 @@ def _notes_on(cells: Sequence[Cell], left_out: Sequence[RunResult]) -> list[str]
             notes.append(f"{which} differ in more than their seed.")
         if len({float(run.series.limit[-1, 0]) for run in cell.runs}) > 1:
             notes.append(f"{which} have different cost limits.")
+        if cell.limit_moves:
+            told = "Limit is the last one, and Worst that plus the greatest excess"
+            notes.append(
+                f"{which} had a limit that moved: violations are of the epoch's own, {told}."
+            )
     return notes

@@ -79,3 +79,7 @@ def _refuse_mixed_limits(results: Results) -> None:
             named = " and ".join(",".join(f"{value:g}" for value in limit) for limit in limits)
             runs = f"The runs of {cell.label} on {cell.task}"
             raise CspoError(f"{runs} have different cost limits ({named}): report them apart.")
+        shortest = min(len(run.series) for run in cell.runs)
+        if len({run.series.limit[:shortest].tobytes() for run in cell.runs}) > 1:
+            runs = f"The runs of {cell.label} on {cell.task}"
+            raise CspoError(f"{runs} have limits that moved differently: report them apart.")

@@ -21,6 +21,7 @@ from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, general_fields, make_config, with_settings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, flag, nearest
+from cspo.experience.limits import limits_at
 from cspo.lab.study.fields import Settings, StudyFile
 from cspo.lab.study.plan import Plan, PlannedRun, StudyProblems, run_id
 from cspo.runs.files import read_bytes
@@ -134,7 +135,7 @@ def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
         seed=seed,
         epochs=run.epochs,
         steps=run.epochs * run.steps_per_epoch,
-        cost_limit=config.cost_limit,
+        cost_limit=limits_at(config.cost_limit, 0),
         config=with_settings(config, seed=seed),
     )
 

@@ -16,8 +16,9 @@ from typing import Any
 from cspo.algorithms.presets import preset
 from cspo.config import RunSettings, TrainConfig, read_settings, read_toml
 from cspo.errors import CspoError
+from cspo.experience.limits import limits_at, read_limits
 from cspo.lab.study.fields import StudyCell, StudyFile
-from cspo.settings import build, check_fields, convert
+from cspo.settings import build, check_fields
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PlannedRun:
     seed: int
     epochs: int
     steps: int  # of all epochs
-    cost_limit: tuple[float, ...]  # K
+    cost_limit: tuple[float, ...]  # K, those of the first epoch
 
 
 @dataclass(frozen=True)
@@ -102,5 +103,5 @@ def _planned(folder: Path, cell: StudyCell, given: dict[str, Any], seed: int) ->
         seed=seed,
         epochs=length.epochs,
         steps=length.epochs * length.steps_per_epoch,
-        cost_limit=convert(limits, tuple[float, ...], "cost_limit"),
+        cost_limit=limits_at(read_limits(limits), 0),
     )

@@ -47,6 +47,12 @@
     };
   }
 
+  /** The limit of a cell's cost at the epoch that is read: the same in all epochs, or one for each. */
+  function limitAt(cell, key) {
+    const limit = cell.curves[key] && cell.curves[key].limit;
+    return Array.isArray(limit) ? limit[nearest(gridOf(cell).steps, position())] : limit;
+  }
+
   // ---- numbers as text ----
 
   /** A number for people; `exact` keeps trailing zeros, so that a column of numbers lines up. */
@@ -92,7 +98,7 @@
       const curve = cell.curves[key];
       if (!curve) continue;
       values.push(...curve.mean, ...(curve.low || []), ...(curve.high || []));
-      if (curve.limit !== undefined) values.push(curve.limit);
+      if (curve.limit !== undefined) values.push(...[curve.limit].flat());
     }
     const known = values.filter((value) => value !== null);
     if (known.length === 0) return null;
@@ -145,6 +151,13 @@
     line(parent, grid.steps, curve.mean, x, y, { ...stroke, ...dashed, "stroke-width": few ? 7 : look.bold ? 2.8 : 1.8 });
   }
 
+  /** The way of a limit that moves, in steps: that of an epoch holds since the one before. */
+  function limitPath(cell, key, x, y) {
+    const limit = cell.curves[key] && cell.curves[key].limit;
+    if (!Array.isArray(limit)) return "";
+    return "M" + x(0) + "," + y(limit[0]) + gridOf(cell).steps.map((at, i) => "V" + y(limit[i]) + "H" + x(at)).join("");
+  }
+
   function axes(svg, area, x, y, key, last) {
     for (const value of ticks(area.low, area.high, 4)) {
       element("line", { x1: EDGE.left, x2: area.width - EDGE.right, y1: y(value), y2: y(value), class: "grid" }, svg);
@@ -177,7 +190,12 @@
     // What stands out is drawn last, on top of the others.
     for (const cell of [...cells].sort((a, b) => data.looks[a.label].bold - data.looks[b.label].bold)) drawCurve(svg, cell, key, x, y);
     const limits = new Set(cells.map((cell) => cell.curves[key] && cell.curves[key].limit).filter((value) => value !== undefined));
-    for (const value of limits) element("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(value), y2: y(value), class: "limit" }, svg);
+    for (const value of limits) {
+      if (!Array.isArray(value)) element("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(value), y2: y(value), class: "limit" }, svg);
+    }
+    for (const path of new Set(cells.map((cell) => limitPath(cell, key, x, y)))) {
+      if (path) element("path", { d: path, class: "limit", fill: "none" }, svg);
+    }
     svg.place = { x: x, y: y, end: end, width: width, bottom: bottom, key: key };
   }
 
@@ -277,7 +295,7 @@
           span.textContent = written(value.low, true) + " to " + written(value.high, true);
           entry.append(span);
         }
-        const limit = cell.curves[entry.dataset.key] && cell.curves[entry.dataset.key].limit;
+        const limit = limitAt(cell, entry.dataset.key);
         entry.classList.toggle("above", Boolean(value) && limit !== undefined && value.mean > limit);
       }
     });
