@@ -73,7 +73,7 @@
       ink.lineWidth = 3; ink.strokeStyle = "rgb(0, 158, 115)"; ink.stroke();
       ink.fillStyle = text; ink.font = "22px sans-serif";
       ink.fillText("within the limit", X(-0.75), Y(-0.05));
-      ink.fillText("\u2605 the objective alone would end here", X(-0.5), Y(TARGET[1]) - 24);
+      ink.fillText("the objective alone would end here", X(0.25), Y(TARGET[1]) - 24);
       ink.fillText("\u2605", X(TARGET[0]) - 10, Y(TARGET[1]) + 8);
       runs.forEach((run, method) => {
         const end = Math.min(frame, run.theta.length - 1);
