@@ -23,7 +23,7 @@ from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
-from cspo.experience.limits import Limit, Schedule, check_limits, read_limits
+from cspo.experience.limits import Limit, check_limits, read_limits, written_limit
 from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.optim.settings import UpdateSettings
 from cspo.plugins import load_plugin
@@ -31,6 +31,7 @@ from cspo.policy.settings import PolicySettings
 from cspo.runs.files import read_bytes
 from cspo.runs.plain import parse_toml
 from cspo.runs.settings import FileSettings
+from cspo.runs.stopping import read_rule
 from cspo.settings import (
     UnknownSettings,
     build,
@@ -59,6 +60,8 @@ class RunSettings:
     """Threads that step the simulators; 0 means one per available core. Does not change results."""
     episode_window: int = setting(100, positive)
     """Finished episodes over which return, cost J_c and length are averaged."""
+    stop_when: str | None = setting(None, read=read_rule)
+    """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
 
     @property
     def epochs(self) -> int:
@@ -210,14 +213,10 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: list(map(_plain, value)) if isinstance(value, tuple) else value
+        key: list(map(written_limit, value)) if isinstance(value, tuple) else value
         for key, value in values.items()
         if value is not None
     }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Schedule) else value
 
 
 def from_dict(data: dict[str, Any], folder: Path | None = None) -> TrainConfig:
