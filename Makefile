@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup train test check evidence format clean
+.PHONY: help setup train test check evidence wheel compat format clean
 
 help:
 	@echo "make train   set up, then train CSPO on SafetyHalfCheetahVelocity-v1 for about two minutes"
 	@echo "make test    set up, then run the tests"
 	@echo "make check   set up, then lint and check types"
 	@echo "make evidence  set up, then write the reports and tables of results/ and docs/evidence/ anew; trains nothing"
+	@echo "make wheel   set up, then build wheel and source distribution into dist/, alike wherever the commit is"
+	@echo "make compat  set up, then try the wheel on every Python here, and write docs/support.md"
 	@echo "make setup   create $(VENV) with pinned dependencies"
 	@echo "make format  format the code"
 	@echo "make clean   remove $(VENV) and caches (runs are kept)"
@@ -38,6 +40,13 @@ check: $(READY)
 
 evidence: $(READY)
 	$(BIN)/python docs/make_evidence.py
+
+wheel: $(READY)
+	$(BIN)/python scripts/make_packages.py
+	$(BIN)/twine check --strict dist/*
+
+compat: wheel
+	$(BIN)/python scripts/compat.py
 
 format: $(READY)
 	$(BIN)/ruff format .

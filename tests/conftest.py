@@ -18,12 +18,15 @@ from cspo.optim.minibatch import MinibatchLearner
 from cspo.optim.settings import UpdateSettings
 from cspo.policy.policy import Policy
 from cspo.policy.settings import PolicySettings
+from cspo.runs.files import user_cache
 from cspo.types import Batch
 
 Array = NDArray[np.float64]
 
 # The marks of runs that tests start are kept apart from the user's, and processes inherit it.
 os.environ.setdefault("CSPO_STATE_DIR", tempfile.mkdtemp(prefix="cspo-state-"))
+# Some tests give processes another cache folder: what is compiled stays where it is all the same.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache()))
 
 
 @pytest.fixture(autouse=True)

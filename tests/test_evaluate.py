@@ -103,8 +103,8 @@ def test_evaluation_changes_nothing_and_repeats_itself(tiny_run: Path) -> None:
     assert cspo.evaluate(tiny_run, 12, seed=99) != rows
     assert cspo.evaluate(tiny_run, 12, deterministic=True) == rows[1:]
     saved = newest(tiny_run)["policy"]["normaliser"]
-    assert policy._policy.normaliser.count == saved["count"]
-    np.testing.assert_array_equal(policy._policy.normaliser.mean, saved["mean"])
+    assert policy.networks.normaliser.count == saved["count"]
+    np.testing.assert_array_equal(policy.networks.normaliser.mean, saved["mean"])
     assert {file: file.read_bytes() for file in tiny_run.rglob("*") if file.is_file()} == before
 
 

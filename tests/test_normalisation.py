@@ -134,7 +134,7 @@ def test_resume_is_exact(algo: str, tmp_path: Path) -> None:
     trainer.run.close()
     cspo.resume(tmp_path / "cut", env=make_two_costs, quiet=True)
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
-    assert load(tmp_path / "cut")._policy.signals.parts["cost"].count == 1600
+    assert load(tmp_path / "cut").networks.signals.parts["cost"].count == 1600
 
 
 def test_settings_are_flags() -> None:

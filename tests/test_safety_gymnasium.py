@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -10,6 +11,7 @@ import pytest
 
 import cspo.envs.six_tuple as safety_gymnasium
 from cspo.envs.navigation.games import GAMES
+from cspo.envs.navigation.replay import NavigationReplay
 from cspo.envs.navigation.robots import ROBOTS
 from cspo.envs.six_tuple.vector.async_vector_env import SafetyAsyncVectorEnv
 from cspo.envs.six_tuple.wrappers import (
@@ -26,6 +28,7 @@ from cspo.envs.tools.opengl import find_backend
 from cspo.errors import CspoError
 
 GOAL = "SafetyPointGoal1-v0"
+RECORDED = Path(__file__).parents[2] / "shared" / "reference" / "traces" / "suite"
 
 
 def test_a_public_script_with_a_simple_loop() -> None:
@@ -105,6 +108,45 @@ def test_a_batch_and_a_row_of_environments_tell_the_same() -> None:
     assert safety_gymnasium.make_vec is safety_gymnasium.vector.make
     for env in (batch, row):
         env.close()
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded transitions are not here")
+@pytest.mark.parametrize("name", ["SafetyPointButton1-v0", "SafetyAntButton2-v0"])
+def test_the_cost_of_buttons_is_untold_in_the_rows_in_which_it_was(name: str) -> None:
+    with np.load(RECORDED / f"{name}.npz") as file:
+        trace = {key: file[key] for key in file.files}
+    player, present = NavigationReplay(name), trace["cost_buttons_present"].astype(bool)
+    untold = []
+    for row in range(len(present)):
+        player.step(trace, row)
+        untold.append(player.env.untold["cost_buttons"][0])
+    np.testing.assert_array_equal(untold, ~present)
+    assert 0 < present.sum() < len(present)
+
+
+def test_dark_buttons_are_not_in_the_info() -> None:
+    options: Any = {"num_envs": 2, "max_episode_steps": 4}
+    batch = safety_gymnasium.vector.make("SafetyPointButton1-v0", **options)
+    row = safety_gymnasium.vector.make("SafetyPointButton1-v0", wrappers=[], **options)
+    assert isinstance(row, safety_gymnasium.vector.SafetySyncVectorEnv)
+    told: list[list[Any]] = []
+    for env in (batch, row):
+        env.reset(seed=0)
+        inside: Any = env
+        if isinstance(env, safety_gymnasium.vector.SafetySyncVectorEnv):
+            games = [one.unwrapped._batch.game for one in env.envs]
+        else:
+            games = [inside._inside._batch.game] * 2
+        for copy, timer in enumerate((2, 5)):
+            games[copy].timer[copy if games[0] is games[1] else 0] = timer
+        infos = [env.step(np.zeros((2, 2), np.float32))[5] for _ in range(4)]
+        masks = [info.get("_cost_buttons", np.zeros(2, bool)).tolist() for info in infos]
+        told.append([*masks, [set(one) for one in infos[3]["final_info"]]])
+        env.close()
+    others = {"cost", "cost_sum", "cost_hazards", "cost_gremlins"}
+    assert told[0] == told[1]
+    assert told[0][:4] == [[False, False]] * 2 + [[True, False], [False, False]]
+    assert told[0][4] == [others | {"cost_buttons"}, others]
 
 
 class Counter(gymnasium.Env[Any, Any]):

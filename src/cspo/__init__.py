@@ -21,6 +21,8 @@ _PUBLIC = {
     "load": "cspo.use.load",
     "evaluate": "cspo.use.evaluate",
     "record": "cspo.use.record",
+    "export": "cspo.use.export.write",
+    "load_exported": "cspo.use.export.exported",
     "check_env": "cspo.envs.check",
     "probe": "cspo.lab.probe",
     "make_batch": "cspo.envs",

@@ -16,6 +16,8 @@ import scipy.linalg.cython_blas  # noqa: F401 (np.dot's BLAS in kernels: thread 
 from llvmlite import ir
 from threadpoolctl import ThreadpoolController
 
+from cspo.runs.kernel_cache import keep
+
 # Reductions may be reordered, so that they vectorise; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -32,10 +34,9 @@ def exact_kernel(function: Callable[..., Any]) -> Any:
 
 def _compiled(function: Callable[..., Any], fastmath: set[str] | bool) -> Any:
     options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package folder nor the user's cache folder is writable
-        return numba.njit(**options)(function)
+    dispatcher = numba.njit(**options)(function)
+    keep(dispatcher)
+    return dispatcher
 
 
 @contextmanager

@@ -21,8 +21,10 @@ COMMANDS = {
     "probe": ("cspo.commands.probe:main", "train briefly without a limit, and propose limits"),
     "init": ("cspo.commands.init:main", "write a starter: environment with a cost, settings, test"),
     "eval": ("cspo.commands.runs:evaluate", "measure the policy of a run"),
+    "export": ("cspo.commands.export:main", "write a policy as one file, to take away"),
     "plot": ("cspo.commands.runs:plot", "draw the learning curve of a run again"),
     "study": ("cspo.commands.study:main", "train a grid of runs, or continue it"),
+    "watch": ("cspo.commands.watch:main", "follow a training or a study on a local page"),
     "metrics": ("cspo.commands.metrics:metrics", "measure how runs recover from violations"),
     "report": ("cspo.commands.report:main", "write the tables, figures and page of a study"),
     "toy": ("cspo.commands.toy:main", "draw the paper's first figure"),
@@ -31,7 +33,18 @@ COMMANDS = {
     "bench": ("cspo.commands.measure:bench", "measure the speed of a task or of training"),
     "parity": ("cspo.commands.measure:parity", "compare the tasks with recorded transitions"),
     "doctor": ("cspo.commands.doctor:main", "check this installation"),
+    "completion": ("cspo.commands.completion:main", "print a script that completes on Tab"),
 }
+GREETING = f"""\
+cspo {__version__}: train policies that maximise return while keeping costs under limits.
+
+  cspo doctor             check that everything works here
+  cspo train SafetyHopperVelocity-v1 --total-steps 1e6
+                          train a policy; its numbers, picture and checkpoints go to runs/
+  cspo eval runs/*        measure it: return, cost, how often the limit is kept
+  cspo tasks              list the tasks; a Gymnasium id, or an environment of your own, works too
+  cspo init               begin with an environment of your own
+`cspo --help` lists all commands, `cspo COMMAND --help` explains one."""
 USAGE, INTERRUPTED = 2, 130  # exit codes
 TRACEBACK = "--traceback"  # with any command
 
@@ -112,12 +125,15 @@ def _show_warning(
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_help())
+    if not arguments:
+        print(GREETING)
         return 0
     name = arguments[0]
+    if name in ("-h", "--help", "help"):
+        print(_help())
+        return 0
     if name in ("--version", "-V"):
-        print(f"cspo {__version__}")
+        print(_versions())
         return 0
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
@@ -129,8 +145,25 @@ def _run(arguments: Sequence[str]) -> int:
     return code
 
 
+def _versions() -> str:
+    """Return the version, and those of everything that decides how this program behaves."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from cspo.runs.summary import commit, versions
+
+    found = versions()
+    head = f"cspo {found.pop('cspo')}"
+    if (checkout := commit()) is not None:
+        head += f" (commit {checkout})"
+    try:
+        found["torch"] = version("torch")
+    except PackageNotFoundError:
+        found["torch"] = "not installed; only networks and losses written in it need it"
+    return "\n".join([head, *(f"  {name:<9}  {text}" for name, text in found.items())])
+
+
 def _help() -> str:
-    rows = [f"  {name:<9}  {summary}" for name, (_, summary) in COMMANDS.items()]
+    rows = [f"  {name:<10}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: cspo COMMAND ...",
@@ -142,7 +175,7 @@ def _help() -> str:
             "Try:",
             "  cspo train SafetyHopperVelocity-v1 --cost-limit 25 --total-steps 1e6",
             "",
-            "`cspo COMMAND --help` explains a command; `cspo --version` prints the version.",
+            "`cspo COMMAND --help` explains a command; `cspo --version` prints the versions.",
             f"`{TRACEBACK}`, with any command, shows where an error came from.",
         ]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -54,8 +55,8 @@ def examine() -> dict[str, Any]:
     looks = {"torch": _torch, "stepper": _stepper, "drawing": _drawing}
     machine |= {name: None if missing else look() for name, look in looks.items()}
     if not missing:
-        for name, test in (("environment", _step_task), ("training", _train_and_reload)):
-            checks.append(_timed(name, test))
+        tested, machine["kernels"] = _test_everything()
+        checks += tested
     healthy = all(check["ok"] for check in checks)
     return {"versions": found, "machine": machine, "checks": checks, "healthy": healthy}
 
@@ -113,6 +114,22 @@ def _drawing() -> str:
     return f"{backend.name}, without a screen{video}"
 
 
+def _test_everything() -> tuple[list[dict[str, Any]], str]:
+    """Return how a task and training work, and what is known of the compiled inner loops."""
+    from numba.core.event import install_timer
+
+    from cspo.runs.kernel_cache import announcement, describe
+
+    if first := announcement():
+        print(f"cspo: {first}", file=sys.stderr, flush=True)
+    seconds = [0.0]
+    tests = {"environment": _step_task, "training": _train_and_reload}
+    with install_timer("numba:compile", seconds.append):
+        checks = [_timed(name, test) for name, test in tests.items()]
+    taken = f"compiled just now in {sum(seconds):.1f} s" if sum(seconds) else "nothing to compile"
+    return checks, f"{taken}; {describe()}"
+
+
 def _step_task() -> str:
     import numpy as np
 
@@ -158,6 +175,7 @@ def format_findings(findings: dict[str, Any]) -> str:
         f"{'PyTorch':<14}  {machine['torch']}",
         f"{'stepper':<14}  {machine['stepper']}",
         f"{'drawing':<14}  {machine['drawing']}",
+        f"{'kernels':<14}  {machine.get('kernels')}",
         "",
     ]
     for check in findings["checks"]:

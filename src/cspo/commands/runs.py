@@ -25,17 +25,17 @@ from cspo.runs.plain import without_nan
 from cspo.types import cost_labels
 
 if TYPE_CHECKING:
+    from cspo.use.acting import Acting
     from cspo.use.evaluate import EvaluationRow
     from cspo.use.intervals import Interval
-    from cspo.use.load import TrainedPolicy
 
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """Measure a run's policy on complete episodes, acting stochastically and deterministically."""
+    """Measure a policy on complete episodes, acting stochastically and deterministically."""
 
     run: RunArgument
-    """The run's folder."""
+    """The run's folder, or a file that `cspo export` wrote."""
     episodes: int = 20
     """Episodes of each kind."""
     seed: int | None = None
@@ -76,6 +76,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     """Run `cspo eval`."""
     options = parse(EvalOptions, "eval", arguments)
     from cspo.use.evaluate import evaluate as measure
+    from cspo.use.export.exported import is_exported, load_exported
     from cspo.use.load import load
 
     if options.video is not None:
@@ -83,7 +84,11 @@ def evaluate(arguments: Sequence[str]) -> int:
 
         check_video(options.video, options.video_episodes, options.width, options.height)
     own: Any = {"policy": options.network, "trust": options.trust}
-    policy = load(options.run, plugin=options.plugin, **own)
+    policy: Acting
+    if is_exported(options.run):
+        policy = load_exported(options.run, trust=options.trust)
+    else:
+        policy = load(options.run, plugin=options.plugin, **own)
     same_task(options.run, policy.config, options.task)
     agreed: Any = {"env": options.task, "trust": options.trust}
     rows = measure(policy, options.episodes, seed=options.seed, workers=options.workers, **agreed)
@@ -95,7 +100,7 @@ def evaluate(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _film(options: EvalOptions, policy: TrainedPolicy, agreed: dict[str, Any]) -> None:
+def _film(options: EvalOptions, policy: Acting, agreed: dict[str, Any]) -> None:
     """Write the video of `cspo eval`, and say so on standard error: --json stays JSON."""
     from cspo.use.record import record
 
@@ -104,6 +109,7 @@ def _film(options: EvalOptions, policy: TrainedPolicy, agreed: dict[str, Any]) -
     try:
         size: Any = {"width": options.width, "height": options.height, **agreed}
         camera, seed, episodes = options.camera, options.seed, options.video_episodes
+        size["deterministic"] = policy.modes[-1]  # an exported file may act in one way alone
         film = record(policy, options.video, episodes, camera=camera, seed=seed, **size)
     except CspoError as fault:
         raise CspoError(f"There is no video, but the numbers are complete. {fault}") from fault

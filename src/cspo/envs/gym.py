@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -17,6 +17,7 @@ from gymnasium.spaces import Box, Dict
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from cspo.envs.batch import BoolArray
 from cspo.envs.facts import TimeLimit
 from cspo.envs.native import check_native, make_native
 from cspo.envs.tools.render import Picture, Renderer
@@ -117,6 +118,11 @@ class SafetyTaskEnv(_NativeTask, gymnasium.Env[Any, Any]):
         """Return a picture of now, (height, width, 3), or None without a `render_mode`."""
         pictures = self._draw()
         return None if pictures is None else pictures[0]
+
+    @property
+    def untold(self) -> list[str]:
+        """What `info` of the last step tells as 0 and Safety-Gymnasium leaves out."""
+        return [name for name, where in self._batch.untold.items() if where[0]]
 
     @property
     def task(self) -> TaskView:
@@ -234,6 +240,11 @@ class SafetyVectorEnv(_NativeTask, VectorEnv[Any, Any, Any]):
         outcome = (result.observation, result.reward, result.terminated, result.truncated)
         observation, reward, terminated, truncated = (array.copy() for array in outcome)
         return observation, reward, terminated, truncated, info
+
+    @property
+    def untold(self) -> Mapping[str, BoolArray]:
+        """(N,) where `info` tells 0 and Safety-Gymnasium nothing, by the key in `info`."""
+        return self._batch.untold
 
     def render(self) -> tuple[Picture, ...] | None:  # type: ignore[override]
         """Return a picture of every copy, or None without a `render_mode`."""

@@ -11,7 +11,7 @@ a bit. What has a single option leaves nothing to choose, and has no column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -74,11 +74,47 @@ class ObservationLayout:
                 raise Misfit(f"an observation without the part {key!r}") from None
             put(value, row)
 
+    def batch_of(self, observation: Any) -> list[Any] | None:
+        """Return the leaves of several observations in one, arrays with one axis more, or None."""
+        values = []
+        for leaf in self.leaves:
+            value = observation
+            try:
+                for key in leaf.path:
+                    value = value[key]
+            except (KeyError, IndexError, TypeError):
+                return None  # which `write` explains
+            values.append(value)
+        pairs = list(zip(values, self.leaves, strict=True))
+        every = all(np.ndim(value) == len(leaf.shape) + 1 for value, leaf in pairs)
+        return values if every and len({len(value) for value in values}) == 1 else None
+
+    def flatten_leaves(self, values: Sequence[Any]) -> FloatArray:
+        """Return the rows (B, D) of the raw values (B, *shape) of every leaf; raises `Misfit`."""
+        rows = np.empty((len(values[0]), self.size))
+        for (_, put), value in zip(self._writers, values, strict=True):
+            for one, row in zip(value, rows, strict=True):
+                put(one, row)
+        return rows
+
     def flatten(self, observation: Any) -> FloatArray:
         """Return a raw observation as a row (D,); raises `Misfit`."""
         row = np.empty(self.size)
         self.write(observation, row)
         return row
+
+    def unflatten(self, rows: FloatArray) -> list[NDArray[Any]]:
+        """Return the raw values (B, *shape) of every leaf, in order, of flat rows (B, D)."""
+        values, begin = [], 0
+        for leaf in self.leaves:
+            columns = rows[:, begin : begin + leaf.width]
+            if leaf.start:
+                ends = np.cumsum(leaf.options)[:-1]
+                chosen = [part.argmax(axis=1) for part in np.split(columns, ends, axis=1)]
+                columns = np.stack(chosen, axis=1) + np.array(leaf.start)
+            values.append(columns.astype(leaf.dtype).reshape(len(rows), *leaf.shape))
+            begin += leaf.width
+        return values
 
 
 def _writer(leaf: Leaf, begin: int) -> Callable[[Any, FloatArray], None]:
@@ -194,6 +230,14 @@ class ActionLayout:
                 value = value[key]
             codec.encode(value, row)
         return row
+
+    def encode_leaves(self, values: Sequence[NDArray[Any]]) -> FloatArray:
+        """Return the rows (B, A) of the raw values (B, *shape) of every leaf, in order."""
+        rows = np.zeros((len(values[0]), self.size))
+        for codec, value in zip(self._codecs, values, strict=True):
+            for one, row in zip(value, rows, strict=True):
+                codec.encode(one, row)
+        return rows
 
 
 def _columns(leaf: Leaf) -> int:

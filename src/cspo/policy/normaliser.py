@@ -17,6 +17,10 @@ class Normaliser:
     A new batch is counted first and normalised with the statistics that include it. The standard
     deviation has the (n - 1) divisor and a floor; with a single observation seen there is none, and
     it passes unchanged.
+
+    Attributes:
+        inverse_std: What deviations from the mean are multiplied by, (D,).
+        as_is: The coordinates that pass unchanged all the same; None if there are none.
     """
 
     dtype: type[np.generic] = np.float32  # of what networks see
@@ -35,11 +39,11 @@ class Normaliser:
         coordinates.
         """
         self.clip, self.std_floor, self.enabled = clip, std_floor, enabled
-        self._as_is = None if as_is is None or not np.any(as_is) else np.flatnonzero(as_is)
+        self.as_is = None if as_is is None or not np.any(as_is) else np.flatnonzero(as_is)
         self.count = 0
         self.mean = np.zeros(size)
         self.square_sum = np.zeros(size)  # sum of squared deviations from the mean
-        self._inverse_std = np.ones(size)
+        self.inverse_std = np.ones(size)
 
     def push(self, x: NDArray[np.floating[Any]]) -> None:
         """Count the rows of x (B, D), merged with the past as one group with another."""
@@ -53,16 +57,16 @@ class Normaliser:
     def _set_inverse_std(self) -> None:
         if self.count > 1:
             std = np.sqrt(self.square_sum / (self.count - 1))
-            self._inverse_std = 1.0 / np.maximum(std, self.std_floor)
+            self.inverse_std = 1.0 / np.maximum(std, self.std_floor)
 
     def __call__(self, x: NDArray[np.floating[Any]]) -> Array:
         """Normalise x (B, D) without counting it."""
         if not self.enabled or self.count <= 1:
             return x.astype(np.float32)
         out = np.empty(x.shape, np.float32)
-        kernels.normalise(np.asarray(x, np.float64), self.mean, self._inverse_std, self.clip, out)
-        if self._as_is is not None:
-            out[:, self._as_is] = x[:, self._as_is]
+        kernels.normalise(np.asarray(x, np.float64), self.mean, self.inverse_std, self.clip, out)
+        if self.as_is is not None:
+            out[:, self.as_is] = x[:, self.as_is]
         return out
 
     def state_dict(self) -> dict[str, Any]:

@@ -44,4 +44,6 @@ class ActionScaling:
     def __call__(self, action: NDArray[np.floating[Any]], clip: bool = False) -> FloatArray:
         """Return actions (..., A) in the environment's units, cut off at the bounds if `clip`."""
         scaled = action * self.half_range + self.centre
-        return np.asarray(np.clip(scaled, self.low, self.high) if clip else scaled)
+        if clip:  # as np.clip does, in half the time for a few numbers
+            scaled = np.minimum(np.maximum(scaled, self.low), self.high)
+        return np.asarray(scaled)

@@ -45,6 +45,7 @@ class FlatModule:
     Attributes:
         signature: Name and shape of every parameter, in the order of the array.
         size: P, how many numbers they are.
+        module: The module itself.
     """
 
     def __init__(
@@ -56,9 +57,9 @@ class FlatModule:
         self._call = NetworkCall(f"the network {self.name}", code=network)
         probes = torch.linspace(0.0, 1.0, PROBES * int(np.prod(shape))).view(PROBES, *shape)
         with single_threaded_math(), _seeded(rng), torch.enable_grad(), self._call:
-            self._module = _made(network, shape, outputs)
-            _check_outputs(self._module, probes, outputs)
-        trained = [(n, p) for n, p in self._module.named_parameters() if p.requires_grad]
+            self.module = _made(network, shape, outputs)
+            _check_outputs(self.module, probes, outputs)
+        trained = [(n, p) for n, p in self.module.named_parameters() if p.requires_grad]
         self._names = [name for name, _ in trained]
         self._parameters = [parameter for _, parameter in trained]
         self.signature = [f"{name} {tuple(p.shape)}" for name, p in trained]
@@ -93,7 +94,7 @@ class FlatModule:
     def __call__(self, x: NDArray[Any], rows: Rows) -> Tensor:
         """Return the outputs (B, O) at these rows of x (n, D), with their graph."""
         with self._call, torch.enable_grad():
-            output: Tensor = self._module(self._inputs(x, rows))
+            output: Tensor = self.module(self._inputs(x, rows))
             return output.contiguous()
 
     def predict(self, x: NDArray[Any]) -> Array:
@@ -101,7 +102,7 @@ class FlatModule:
         result = np.empty((len(x), self.outputs), np.float32)
         with self._call, torch.no_grad():
             for rows in self.pieces(len(x)):
-                result[rows] = self._module(self._inputs(x, rows)).numpy()
+                result[rows] = self.module(self._inputs(x, rows)).numpy()
         return result
 
     def pull(self, output: Tensor, by_output: Array, gradient: Array, again: bool = False) -> None:
@@ -127,7 +128,7 @@ class FlatModule:
             parts = zip(self._names, self._parameters, views, strict=True)
             dual = {name: forward_ad.make_dual(p, tangent) for name, p, tangent in parts}
             try:
-                pushed = functional_call(self._module, dual, (self._inputs(x, rows),))
+                pushed = functional_call(self.module, dual, (self._inputs(x, rows),))
             except NotImplementedError as fault:
                 raise WrongAnswer(
                     "has an operation without a forward derivative, which trust-region algorithms "

@@ -52,6 +52,11 @@ class TorchActor(Actor):
         self._module.move_to(self.parameters[:size])
         self._last: Tensor | None = None  # outputs of the last `forward`, with their graph
 
+    @property
+    def module(self) -> Any:
+        """The user's module, from observations (B, *shape) to outputs (B, O)."""
+        return self._module.module
+
     def outputs(self, x: Array) -> Array:
         """Return the outputs (n, O) for x (n, D) of any length, as a new array."""
         return self._module.predict(x)

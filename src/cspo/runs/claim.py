@@ -7,7 +7,7 @@ from typing import IO
 from weakref import WeakValueDictionary
 
 from cspo.errors import CspoError
-from cspo.runs.files import open_lock, try_lock, writes_to
+from cspo.runs.files import open_lock, wait_for_lock, writes_to
 
 
 class RunInUse(CspoError):
@@ -36,7 +36,7 @@ def hold(path: Path) -> IO[str]:
     with writes_to(f"run folder {path}"):
         file = open_lock(path / ".lock")  # held for the life of the run
     place = path.resolve()
-    if not try_lock(file):
+    if not wait_for_lock(file, 0.2):  # `cspo watch` may be looking at it just now
         file.close()
         holder = _held.get(place)
         if holder is not None and not holder.closed:

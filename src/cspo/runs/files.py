@@ -11,6 +11,8 @@ import errno
 import gzip
 import os
 import stat
+import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +131,22 @@ def remove_partial_files(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def user_cache() -> Path:
+    """Return this program's folder in the user's cache; it need not be there."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "cspo"
+    try:
+        home = Path.home()
+    except RuntimeError as error:  # neither a variable nor the system knows one
+        raise OSError(errno.ENOENT, "there is no home folder") from error
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "cspo"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "cspo"
+    return home / ".cache" / "cspo"
+
+
 def open_lock(path: Path) -> IO[str]:
     """Open the lock file of a run or a study, whose content does not matter."""
     return open(open_plain(path, os.O_RDWR | os.O_CREAT), "r+", encoding="utf-8")
@@ -145,6 +163,25 @@ def try_lock(file: IO[str], *, exclusive: bool = True) -> bool:
     except OSError:
         return False
     return True
+
+
+def wait_for_lock(file: IO[str], seconds: float) -> bool:
+    """Lock an open file, waiting a moment for whoever only looks at the lock (`is_locked`)."""
+    deadline = time.monotonic() + seconds
+    while not try_lock(file):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds this lock file; looking at it creates nothing."""
+    try:
+        with open(open_plain(path, os.O_RDONLY), encoding="utf-8") as file:
+            return not try_lock(file, exclusive=False)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

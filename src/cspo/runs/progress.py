@@ -9,7 +9,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -125,19 +125,23 @@ def read_rows(file: Path, *, tail: int | None = None, foreign: bool = False) -> 
         CspoError: If the file cannot be read, or is not a CSV file.
     """
     try:
-        data = _content(file, tail)
-        text = data.decode("utf-8-sig", errors="strict" if foreign else "replace")
-        lines = text.splitlines(keepends=True)
-        if not foreign:  # zeros are what a power cut may leave
-            lines = [line for line in lines if line.endswith("\n") and "\0" not in line]
-        reader = csv.reader(lines)
-        return [(reader.line_num, cells) for cells in reader if cells]
+        return rows_in(_content(file, tail), foreign)
     except UnicodeDecodeError:
         raise CspoError(f"{file} is not a text file.") from None
     except csv.Error as error:
         raise CspoError(f"{file} is not a CSV file: {error}.") from None
     except OSError as error:
         raise CspoError(f"Cannot read {file}: {error.strerror or error}.") from error
+
+
+def rows_in(data: bytes, foreign: bool = False) -> list[Row]:
+    """Return the lines of a CSV text that are not empty."""
+    text = data.decode("utf-8-sig", errors="strict" if foreign else "replace")
+    lines = text.splitlines(keepends=True)
+    if not foreign:  # zeros are what a power cut may leave
+        lines = [line for line in lines if line.endswith("\n") and "\0" not in line]
+    reader = csv.reader(lines)
+    return [(reader.line_num, cells) for cells in reader if cells]
 
 
 def _read_cells(file: Path, tail: int | None = None) -> list[list[str]]:
@@ -164,11 +168,18 @@ def read_progress(file: Path, tail: int | None = None) -> dict[str, list[float]]
         tail: Read the newest rows only, those in the last `tail` bytes.
     """
     table = _read_cells(file, tail)
-    header, rows = table[0] if table else [], []
-    for cells in table[1:]:
+    header = table[0] if table else []
+    rows = numeric_rows(header, table[1:])
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def numeric_rows(header: list[str], table: Iterable[list[str]]) -> list[list[float]]:
+    """Return the rows of a progress.csv that are complete, as numbers."""
+    rows = []
+    for cells in table:
         with suppress(ValueError):  # not numbers: a damaged row is not complete either
             rows.append([float(cell) for cell, _ in zip(cells, header, strict=True)])
-    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+    return rows
 
 
 def read_columns(file: Path, needed: Collection[str], foreign: bool) -> dict[str, FloatArray]:

@@ -20,6 +20,7 @@ from cspo.runs.claim import free_folder
 from cspo.runs.console import Console, make_console
 from cspo.runs.curves import CurvePicture
 from cspo.runs.folder import RunFolder, has_results
+from cspo.runs.kernel_cache import announcement
 from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
 from cspo.runs.trainer import Trainer
@@ -143,6 +144,8 @@ def train_to_end(trainer: Trainer, *, quiet: bool, sinks: Iterable[Sink] = ()) -
         trainer.run.sinks += [CurvePicture(trainer.run.path), *sinks, console]
         for note in trainer.run.notes:
             console.note(note)
+        if not quiet and trainer.epoch < trainer.config.epochs and (first := announcement()):
+            console.note(first)
         return _train(trainer, trainer.run, console, quiet)
 
 

@@ -208,6 +208,31 @@ def remember(
             (state / "runs" / _mark(key, token, one)).touch(mode=0o600)
 
 
+def remember_file(content: bytes) -> None:
+    """Mark a file that was exported here as this user's own; where nothing can be kept, it is not.
+
+    It is known by its content: it may be moved, and not changed.
+    """
+    with contextlib.suppress(OSError):
+        if (state := state_folder()) is not None:
+            _make_key(state)
+            if (key := _key()) is not None:
+                (state / "runs" / _mark(key, *_file_code(content))).touch(mode=0o600)
+
+
+def is_own_file(content: bytes) -> bool:
+    """Whether a file was exported here by this user."""
+    with contextlib.suppress(OSError):
+        key, state = _key(), state_folder()
+        if key is not None and state is not None:
+            return (state / "runs" / _mark(key, *_file_code(content))).is_file()
+    return False
+
+
+def _file_code(content: bytes) -> tuple[str, NamedCode]:
+    return hashlib.sha256(content).hexdigest(), NamedCode("export", "", {}, None)
+
+
 def _mark(key: bytes, token: str, code: NamedCode) -> str:
     text = json.dumps([token, *code], sort_keys=True, default=str)
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

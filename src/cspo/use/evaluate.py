@@ -15,8 +15,9 @@ from cspo.settings import check_memory
 from cspo.setup import copies_of, make_environment
 from cspo.streams import stream
 from cspo.types import Episodes
+from cspo.use.acting import Acting
 from cspo.use.intervals import Interval, mean_interval, share_interval
-from cspo.use.load import TrainedPolicy, load
+from cspo.use.load import load
 
 PARALLEL = 10  # environments an evaluation runs side by side
 EPISODE_BYTES = 24  # return, cost and length of one
@@ -38,7 +39,7 @@ class EvaluationRow:
 
 
 def evaluate(
-    run: Path | str | TrainedPolicy,
+    run: Path | str | Acting,
     episodes: int = 20,
     *,
     seed: int | None = None,
@@ -56,11 +57,11 @@ def evaluate(
     same initial states.
 
     Args:
-        run: A run's folder, or a policy from `load`.
+        run: A run's folder, a policy from `load`, or one from `load_exported`.
         episodes: Episodes per row.
         seed: Of the environments and of stochastic actions; by default the run's. Its stream
             differs from the one training used, so the episodes are new.
-        deterministic: True or False for one row only; by default both.
+        deterministic: True or False for one row only; by default both, as far as the policy can.
         env: The environment object or factory, if the run used one; or a name, to say that this
             is what may be imported.
         cost_fn: The cost function, if the run used one.
@@ -74,7 +75,7 @@ def evaluate(
         One row per kind of acting, stochastic first. Intervals are bootstrapped (BCa), that of the
         violation rate is Wilson's.
     """
-    trained = run if isinstance(run, TrainedPolicy) else load(run, policy=policy, trust=trust)
+    trained = run if isinstance(run, Acting) else load(run, policy=policy, trust=trust)
     if episodes < 1:
         raise CspoError(f"--episodes must be at least 1, not {episodes}.")
     check_memory(f"The results of {episodes} episodes", {"--episodes": episodes * EPISODE_BYTES})
@@ -87,7 +88,7 @@ def evaluate(
     env = allowed_task(trained.config, trust) if env is None else env
     copies = copies_of(env) or min(episodes, PARALLEL)
     batch = make_environment(trained.config, env, cost_fn, copies, workers=workers)
-    modes = (False, True) if deterministic is None else (deterministic,)
+    modes = trained.modes if deterministic is None else (deterministic,)
     try:
         trained.check_sizes(batch)
         return [_row(trained, _play(trained, batch, episodes, seed, mode), mode) for mode in modes]
@@ -101,9 +102,7 @@ def environment_seed(seed: int) -> int:
     return int(stream(seed, "evaluation").integers(2**31))
 
 
-def _play(
-    policy: TrainedPolicy, env: BatchEnv, episodes: int, seed: int, deterministic: bool
-) -> Episodes:
+def _play(policy: Acting, env: BatchEnv, episodes: int, seed: int, deterministic: bool) -> Episodes:
     """Return `episodes` complete episodes, a fixed number from each environment."""
     n = env.num_envs
     left = np.array([episodes // n + (i < episodes % n) for i in range(n)])
@@ -132,7 +131,7 @@ def _play(
     return Episodes(np.array(returns), np.array(costs), np.array(lengths))
 
 
-def _row(policy: TrainedPolicy, episodes: Episodes, deterministic: bool) -> EvaluationRow:
+def _row(policy: Acting, episodes: Episodes, deterministic: bool) -> EvaluationRow:
     violated = (episodes.costs > policy.cost_limit).any(axis=1)
     return EvaluationRow(
         mode="deterministic" if deterministic else "stochastic",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,9 @@ import numpy as np
 
 from cspo.arithmetic import single_threaded_math
 from cspo.config import TrainConfig
-from cspo.envs.batch import BatchEnv, extras_of
 from cspo.envs.layout import ActionLayout, Misfit, ObservationLayout
 from cspo.errors import CspoError
+from cspo.policy.mlp import MLPActor
 from cspo.policy.scaling import ActionScaling
 from cspo.runs.checkpoint import epoch_of, list_checkpoints, load_newest, path_of
 from cspo.runs.checkpoint import load as load_checkpoint
@@ -24,9 +25,12 @@ from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy
 from cspo.streams import stream
 from cspo.types import FloatArray
+from cspo.use.acting import Acting
+
+SMALL_PRODUCT = 2**17  # multiplications in a matrix product that is not worth two threads
 
 
-class TrainedPolicy:
+class TrainedPolicy(Acting):
     """A policy and everything it needs to act: no environment, no trainer.
 
     Call it with a raw observation to get a raw action, in the environment's own units.
@@ -38,11 +42,14 @@ class TrainedPolicy:
         action_size: A, the columns of a flat action.
         action_low: Lower bounds of a flat action, shape (A,).
         action_high: Upper bounds, shape (A,).
+        action_choices: How many options each of the last columns has; 1 is a bit.
         cost_names: Names of the K costs.
         cost_limit: Limits at the end of training, shape (K,).
         clip_actions: Whether the environment received its actions cut off at these bounds.
         observation_layout: How raw observations become flat rows; None if they are.
         action_layout: How flat actions become raw ones; None if they are.
+        networks: The normalisers, the actor and the critics.
+        scaling: From the actor's actions to the environment's units.
     """
 
     def __init__(self, config: TrainConfig, state: dict[str, Any], policy: Any = None) -> None:
@@ -62,14 +69,15 @@ class TrainedPolicy:
         seen, done = facts["observation_space"], facts["action_space"]
         self.observation_layout = None if seen is None else ObservationLayout(seen)
         self.action_layout = None if done is None else ActionLayout(done)
-        self._choices = tuple(facts["action_choices"])
-        self._scaling = ActionScaling(self.action_low, self.action_high, len(self._choices))
+        self.action_choices = tuple(facts["action_choices"])
+        self.scaling = ActionScaling(self.action_low, self.action_high, len(self.action_choices))
         # What an algorithm that is not known here asked for is what it was given.
         unknown = isinstance(config.algorithm, UnknownSettings)
         extra = len(state["policy"]["critics"]) - 1 - len(self.cost_names) if unknown else None
-        self._policy = build_policy(config, SimpleNamespace(**facts), extra, policy)
-        self._policy.load_state_dict(state["policy"])
+        self.networks = build_policy(config, SimpleNamespace(**facts), extra, policy)
+        self.networks.load_state_dict(state["policy"])
         self._rng = stream(config.seed, "policy")
+        self._few = _few_rows(self.networks.actor)
 
     def seed(self, seed: int) -> None:
         """Start the stream that stochastic actions are drawn from anew."""
@@ -82,8 +90,8 @@ class TrainedPolicy:
 
         Args:
             observation: As the environment gives it, not normalised: an array, a whole number, a
-                dict or a tuple. Several are a list of them, or an array with one axis more. Flat
-                ones, (D,) or (B, D) floating-point numbers, are understood as well.
+                dict or a tuple. Several are a list of them, or one whose arrays have one axis
+                more. Flat ones, (D,) or (B, D) floating-point numbers, are understood as well.
             deterministic: Take the mean and the most probable options; False draws as training did.
             clip: Cut the action off at the bounds of the action box. By default as in training: a
                 Gymnasium environment was given clipped actions, a native task (whose physics clamps
@@ -102,19 +110,42 @@ class TrainedPolicy:
         actions = [self.action_layout.decode(row) for row in flat]
         return actions if self.action_layout.nested else np.array(actions)
 
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = False,
+    ) -> tuple[Any, Any]:
+        """Return the action and the state, as a model of Stable-Baselines3 does.
+
+        Args:
+            observation: As in a call; several may also be one dict or tuple of arrays with one
+                axis more, as a `VecEnv` gives them.
+            state: Returned as it is: these policies remember nothing.
+            episode_start: Has no effect, for the same reason.
+            deterministic: Take the mean and the most probable options; the default draws.
+        """
+        action = self(observation, deterministic=deterministic)
+        nested = self.action_layout is not None and self.action_layout.nested
+        return (action if nested else np.asarray(action)), state
+
     def act(
         self, rows: FloatArray, *, deterministic: bool = True, clip: bool | None = None
     ) -> FloatArray:
         """Return flat actions (B, A) for flat observations (B, D), as a `BatchEnv` has them."""
-        x, actor = self._policy.normaliser(rows), self._policy.actor
-        with single_threaded_math():
+        x, actor = self.networks.normaliser(rows), self.networks.actor
+        if len(x) <= self._few:
             output = actor.outputs(x)  # (B, O)
+        else:
+            with single_threaded_math():
+                output = actor.outputs(x)
         if deterministic:
             action = actor.distribution.mode(output)  # (B, A)
         else:
             noise = actor.distribution.noise(self._rng, (len(x),), actor.log_std)
             action = actor.distribution.sample(output, noise)
-        return self._scaling(action, clip=self.clip_actions if clip is None else clip)
+        return self.scaling(action, clip=self.clip_actions if clip is None else clip)
 
     def _rows(self, observation: Any) -> tuple[FloatArray, bool]:
         """Return raw observations as rows (B, D), and whether they are several."""
@@ -134,22 +165,12 @@ class TrainedPolicy:
         if isinstance(observation, np.ndarray) and len(layout.leaves) == 1:
             several = observation.ndim > len(layout.leaves[0].shape)
         try:
+            if not several and (together := layout.batch_of(observation)) is not None:
+                return layout.flatten_leaves(together), True
             rows = [layout.flatten(one) for one in (observation if several else [observation])]
         except Misfit as fault:
             raise CspoError(f"The policy was given {fault}.") from None
         return np.array(rows).reshape(-1, self.observation_size), several
-
-    def check_sizes(self, env: BatchEnv) -> None:
-        """Refuse an environment with other sizes of observations, actions or costs."""
-        theirs = (env.observation_size, env.action_size, len(env.cost_names))
-        ours = (self.observation_size, self.action_size, len(self.cost_names))
-        if theirs != ours:
-            raise CspoError(
-                f"The environment has sizes {theirs} of observation, action and costs; "
-                f"the policy was trained on {ours}."
-            )
-        if tuple(extras_of(env).action_choices) != self._choices:
-            raise CspoError("The environment has other discrete actions than the policy's.")
 
 
 def load(
@@ -198,6 +219,13 @@ def load(
         kept = f"The run keeps those of epochs: {', '.join(epochs) or 'none'}."
         raise CspoError(f"There is no checkpoint {path}. {kept}")
     return TrainedPolicy(config, load_checkpoint(path, accept), network)
+
+
+def _few_rows(actor: Any) -> int:
+    """Return up to how many observations BLAS uses one thread by itself: asking it takes longer."""
+    if not isinstance(actor, MLPActor):
+        return 0
+    return int(SMALL_PRODUCT // max(a * b for a, b in pairwise(actor.mlp.sizes)))
 
 
 def _is_flat(observation: Any) -> bool:

@@ -20,8 +20,9 @@ from cspo.envs.tools.render import Drawable, Picture, Renderer, check_size
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.runs.trust import allowed_task
 from cspo.setup import copies_of, environment_for, make_environment
+from cspo.use.acting import Acting
 from cspo.use.evaluate import environment_seed
-from cspo.use.load import TrainedPolicy, load
+from cspo.use.load import load
 from cspo.use.video import FASTEST, VideoWriter, check_target
 
 LONGEST = 5000  # steps after which the film of an episode is cut
@@ -41,7 +42,7 @@ class Recording(NamedTuple):
 
 
 def record(
-    run: Path | str | TrainedPolicy,
+    run: Path | str | Acting,
     path: Path | str,
     episodes: int = 1,
     *,
@@ -83,7 +84,7 @@ def record(
         CspoError: If the environment cannot be drawn or the file cannot be written.
     """
     path = check_video(path, episodes, width, height)
-    trained = run if isinstance(run, TrainedPolicy) else load(run, policy=policy, trust=trust)
+    trained = run if isinstance(run, Acting) else load(run, policy=policy, trust=trust)
     seed = trained.config.seed if seed is None else seed
     owns_env = env is None or isinstance(env, str)
     env = allowed_task(trained.config, trust) if env is None else env
@@ -138,7 +139,7 @@ class _Film:
 
 
 def _filmed_episodes(
-    policy: TrainedPolicy, env: BatchEnv, film: _Film, seed: int, deterministic: bool
+    policy: Acting, env: BatchEnv, film: _Film, seed: int, deterministic: bool
 ) -> Iterator[tuple[float, tuple[float, ...]]]:
     """Film one episode after another of the first environment; yields return and costs of each."""
     observation = env.reset(seed=environment_seed(seed))
@@ -161,7 +162,7 @@ def _filmed_episodes(
         yield total_return, tuple(total_cost.tolist())
 
 
-def _make_drawable(policy: TrainedPolicy, env: Any, cost_fn: Any) -> BatchEnv:
+def _make_drawable(policy: Acting, env: Any, cost_fn: Any) -> BatchEnv:
     """Return one copy of the run's environment, made to draw itself where it takes that option."""
     config = policy.config
     what = environment_for(config, env)

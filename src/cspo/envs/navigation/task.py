@@ -58,6 +58,7 @@ class NavigationEnv(SimulatedEnv):
         self.total_cost = np.zeros(n)
         self.info_terms = {f"cost_{term}": values for term, values in self.game.costs.items()}
         self.info_terms["goal_met"] = np.zeros(n)
+        self.untold = {f"cost_{term}": where for term, where in self.game.unjudged.items()}
         terms = {name: number for number, name in enumerate(self.game.costs)}
         # (K,) which terms of the cost are given
         self._asked = np.array([terms.get(name, TOTAL) for name in self.cost_names], np.int64)

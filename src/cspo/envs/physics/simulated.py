@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
-from cspo.envs.batch import BatchEnv, FloatArray, StepResult, check_copies, check_seed
+from cspo.envs.batch import (
+    BatchEnv,
+    BoolArray,
+    FloatArray,
+    StepResult,
+    check_copies,
+    check_seed,
+)
 from cspo.envs.facts import TaskRow, TimeLimit
 from cspo.envs.physics.step import Physics, Stepper
 from cspo.errors import CspoError, nearest
@@ -38,6 +46,7 @@ class SimulatedEnv(BatchEnv):
         model: The model of the first.
         elapsed: (N,) steps since the last reset.
         info_terms: Named facts of the last step, (N,) each.
+        untold: (N,) where the original leaves such a fact out, which is 0 here, by its name.
         total_cost: (N,) 0 or 1: the cost of the last step, whichever terms are constrained.
     """
 
@@ -47,6 +56,7 @@ class SimulatedEnv(BatchEnv):
     streams_name: ClassVar[str]  # in what `random_state` returns
     task: Any
     info_terms: dict[str, FloatArray]
+    untold: Mapping[str, BoolArray] = MappingProxyType({})
     total_cost: FloatArray
 
     def __init__(

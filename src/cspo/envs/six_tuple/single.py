@@ -38,11 +38,9 @@ class SafeWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
 class SixTuple(SafeWrapper):
     """An environment whose `step` returns (observation, reward, cost, terminated, truncated, info).
 
-    `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term, and
-    `goal_met` only in a step that reached a goal.
-
-    Args:
-        env: A Gymnasium environment that gives `info["cost"]` in every step.
+    `info` names what Safety-Gymnasium names: `cost_sum` beside the `cost_...` of each term that was
+    judged (not `cost_buttons` while buttons are dark), and `goal_met` only in a step that reached a
+    goal. The environment inside is one of Gymnasium that gives `info["cost"]` in every step.
     """
 
     def step(self, action: Any) -> SixValues:  # type: ignore[override]
@@ -53,6 +51,8 @@ class SixTuple(SafeWrapper):
                 f"{self.env} gives no info['cost'], which would be the third of the six values."
             )
         info = {**info, "cost_sum": info["cost"]}
+        for name in getattr(self.unwrapped, "untold", ()):
+            info.pop(name, None)
         if info.pop("goal_met", False):
             info["goal_met"] = True
         return observation, reward, info["cost"], terminated, truncated, info

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from pathlib import Path
 
 from cspo.lab.study.storage import Storage, StoredRun
-from cspo.runs.files import write_bytes, write_text, writes_to
+from cspo.runs.files import user_cache, write_bytes, write_text, writes_to
 
 REFRESH = 5.0  # seconds between two looks at the progress of a run
 PAUSE = 0.1  # seconds between two looks at all: the scheduler waits for each of them
@@ -24,8 +23,7 @@ class Mirror:
         self.storage = Storage(address)
         name = re.sub(r"[^A-Za-z0-9]+", "-", self.storage.address.rpartition("/")[2]) or "study"
         digest = hashlib.sha256(self.storage.address.encode()).hexdigest()[:12]
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self.path = cache / "cspo" / "studies" / f"{name}-{digest}"
+        self.path = user_cache() / "studies" / f"{name}-{digest}"
         self._looked: dict[str, float] = {}
         self._last = -PAUSE
 

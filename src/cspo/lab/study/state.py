@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +16,11 @@ from cspo.lab.study.grid import Study
 from cspo.lab.study.plan import Plan, PlannedRun, read_plan
 from cspo.lab.study.repair import difference, is_finished
 from cspo.runs.files import (
+    is_locked,
     open_lock,
-    open_plain,
     own_folder,
     refuse_link,
-    try_lock,
+    wait_for_lock,
     write_text,
 )
 from cspo.runs.plain import read_json, read_json_table
@@ -116,12 +114,9 @@ class StudyFolder:
         for name in ("runs", "logs", "failures", "damaged"):
             refuse_link(self.path / name)
         with open_lock(self.path / ".lock") as file:
-            deadline = time.monotonic() + 1.0  # `is_running` may be looking at the lock just now
-            while not try_lock(file):
-                if time.monotonic() > deadline:
-                    other = f"Another process is running the study in {self.path}"
-                    raise CspoError(f"{other}: wait for it, or stop it first.")
-                time.sleep(0.02)
+            if not wait_for_lock(file, 1.0):  # `is_running` may be looking at the lock just now
+                other = f"Another process is running the study in {self.path}"
+                raise CspoError(f"{other}: wait for it, or stop it first.")
             try:
                 yield
             finally:
@@ -129,18 +124,15 @@ class StudyFolder:
 
     def is_running(self) -> bool:
         """Whether a process is running the study."""
-        try:
-            with open(open_plain(self.path / ".lock", os.O_RDONLY)) as file:
-                return not try_lock(file, exclusive=False)
-        except OSError:
-            return False
+        return is_locked(self.path / ".lock")
 
     def set_running(self, ids: Iterable[str]) -> None:
         """Say which runs are going on."""
         with contextlib.suppress(OSError):  # on a full disk the table is wrong, and nothing else
             write_text(self.path / "running.json", json.dumps(sorted(ids)) + "\n")
 
-    def _failure(self, spec: PlannedRun) -> Path:
+    def failure(self, spec: PlannedRun) -> Path:
+        """Return the file with the error of a run that failed."""
         return self.path / "failures" / f"{spec.id}.json"
 
     def record_failure(self, spec: PlannedRun, attempts: int, error: str) -> None:
@@ -148,7 +140,7 @@ class StudyFolder:
         record = json.dumps({"attempts": attempts, "error": error}, indent=2)
         with contextlib.suppress(OSError):  # it is printed as well
             own_folder(self.path / "failures")
-            write_text(self._failure(spec), record + "\n")
+            write_text(self.failure(spec), record + "\n")
 
     def forget_failures(self) -> None:
         """Remove the records of an earlier start."""
@@ -157,12 +149,17 @@ class StudyFolder:
 
     def status(self, study: Plan) -> list[RunStatus]:
         """Return how far every run is."""
-        listed = read_json(self.path / "running.json") if self.is_running() else None
-        running = {str(name) for name in listed} if isinstance(listed, list) else set()
-        return [self._status(spec, running) for spec in study.runs]
+        running = self.running()
+        return [self.status_of(spec, running) for spec in study.runs]
 
-    def _status(self, spec: PlannedRun, running: set[str]) -> RunStatus:
-        run, failure = self.run(spec), self._failure(spec)
+    def running(self) -> set[str]:
+        """Return which runs are going on."""
+        listed = read_json(self.path / "running.json") if self.is_running() else None
+        return {str(name) for name in listed} if isinstance(listed, list) else set()
+
+    def status_of(self, spec: PlannedRun, running: set[str]) -> RunStatus:
+        """Return how far one run is; `running` are those that go on."""
+        run, failure = self.run(spec), self.failure(spec)
         if spec.id in running:
             return status_of(spec, run, "running")
         if not failure.exists():

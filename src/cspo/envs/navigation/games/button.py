@@ -88,11 +88,17 @@ class Button1(Button0):
     cost_terms = ("buttons", "gremlins", "hazards")
     extent = 1.5
 
+    def __init__(self, world: World, button_timer_after_reset: int = 0) -> None:
+        """Begin with no button marked."""
+        super().__init__(world, button_timer_after_reset)
+        self.unjudged["buttons"] = np.zeros(world.num_envs, np.bool_)
+
     def _count_costs(self) -> None:
         """Touching another button than the marked one costs while buttons are lit."""
         touched = self.world.touched("buttons")
         np.put_along_axis(touched, self.goal_button[:, None], False, axis=1)
-        self.costs["buttons"][:] = touched.any(axis=1) & (self.timer == 0)
+        dark = np.greater(self.timer, 0, out=self.unjudged["buttons"])
+        self.costs["buttons"][:] = touched.any(axis=1) & ~dark
         self.costs["gremlins"][:] = self.world.touched("gremlins").any(axis=1)
         inside = self.world.distances("hazards") < HAZARD_RADIUS  # (N, hazards)
         self.costs["hazards"][:] = inside.any(axis=1)

@@ -33,6 +33,8 @@ class Game(ABC):
         all_costs: (terms, N) the terms of the cost of the last step, 0 or 1.
         costs: The same by name, (N,) each.
         nowhere: (N,) all False: what `judge` returns where no goal is ever met.
+        unjudged: (N,) where a term of the cost was not judged in the last step but is 0 because
+            its objects rest, by name; terms that always are judged are not in it.
         memory: What a game remembers from one step to the next, (N,) each, by the names that
             recordings give it.
     """
@@ -54,6 +56,7 @@ class Game(ABC):
         self.world = world
         self.all_costs: FloatArray = np.zeros((len(self.cost_terms), world.num_envs))
         self.costs = dict(zip(self.cost_terms, self.all_costs, strict=True))
+        self.unjudged: dict[str, BoolArray] = {}
         self.memory: dict[str, NDArray[Any]] = {}
         self.nowhere: BoolArray = np.zeros(world.num_envs, np.bool_)
 

@@ -37,17 +37,21 @@ class NativeVectorEnv(SixVectorEnv):
         cost, ended = told["cost"], terminated | truncated
         terms = {key: told[key] for key in told if f"_{key}" in told and not key.startswith("fin")}
         terms["cost_sum"] = cost
+        untold, no_one = self._inside.untold, np.zeros(self.num_envs, np.bool_)
         info: dict[str, Any] = {}
         for key, values in terms.items():
             if key == "goal_met":
                 met = (values > 0.0) & ~ended
                 info |= {"goal_met": met, "_goal_met": met.copy()} if met.any() else {}
-            elif not ended.all():  # of an episode that begins there is nothing to tell yet
-                info |= {key: np.where(ended, 0.0, values), f"_{key}": ~ended}
+            else:  # of an episode that begins there is nothing to tell yet
+                judged = ~(ended | untold.get(key, no_one))
+                fresh = {key: np.where(judged, values, 0.0), f"_{key}": judged}
+                info |= fresh if judged.any() else {}
         if ended.any():
             final = np.full(self.num_envs, None, object)
             for i in np.flatnonzero(ended).tolist():
-                final[i] = _of_one(terms, i)
+                last = {key: terms[key] for key in terms if not untold.get(key, no_one)[i]}
+                final[i] = _of_one(last, i)
             info |= {"final_observation": told["final_obs"], "_final_observation": ended}
             info |= {"final_info": final, "_final_info": ended.copy()}
         return observation, reward, cost, terminated, truncated, info

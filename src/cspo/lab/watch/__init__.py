@@ -1,0 +1,1 @@
+"""A local page that follows a training or a study live; it reads files, and touches nothing."""

@@ -1,0 +1,1 @@
+"""A policy as one file that needs no `cspo`: ONNX, TorchScript or plain NumPy."""
