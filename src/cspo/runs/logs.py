@@ -30,7 +30,7 @@ def open_logs(path: Path, config: TrainConfig, progress: ProgressFile) -> list[S
     if "tensorboard" in config.log and config.tensorboard:
         sinks.append(TensorBoard(path / "tensorboard"))
     if "jsonl" in config.log:
-        sinks.append(JsonLines(path / "progress.jsonl"))
+        sinks.append(JsonLines(path / "progress.jsonl", progress.path))
     if "wandb" in config.log:
         sinks.append(WeightsAndBiases(path, config))
     if "mlflow" in config.log:
