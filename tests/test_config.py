@@ -242,6 +242,6 @@ def test_the_algorithms_settings_may_be_given_as_their_dataclass() -> None:
 
 
 def test_settings_say_themselves_what_changes_no_result() -> None:
-    free = {"threads", "plugin", "checkpoint_every", "keep_checkpoints", "tensorboard"}
+    free = {"threads", "plugin", "checkpoint_every", "keep_checkpoints", "log", "tensorboard"}
     free |= {"workers", "worker_timeout", "restart_workers"}
     assert set(FREE) == free

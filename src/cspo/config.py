@@ -22,7 +22,7 @@ from cspo.envs.native import check_native
 from cspo.envs.settings import EnvironmentSettings, WorkerSettings
 from cspo.envs.tasks import native_name
 from cspo.errors import CspoError, nearest
-from cspo.experience.limits import Limit, Schedule, check_limits, read_limits
+from cspo.experience.limits import Limit, check_limits, read_limits, written_limit
 from cspo.experience.settings import AdvantageSettings, MarginSettings
 from cspo.flat import AlgorithmConfig, FlatSettings, Settings
 from cspo.optim.settings import UpdateSettings
@@ -187,14 +187,10 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        key: list(map(_plain, value)) if isinstance(value, tuple) else value
+        key: list(map(written_limit, value)) if isinstance(value, tuple) else value
         for key, value in values.items()
         if value is not None
     }
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Schedule) else value
 
 
 def from_dict(data: dict[str, Any], folder: Path | None = None) -> TrainConfig:

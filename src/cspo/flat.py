@@ -47,8 +47,14 @@ class FreeSettings(TypedDict, total=False):
     """Epochs between checkpoints; the last epoch always gets one."""
     keep_checkpoints: int | float
     """Newest checkpoints kept."""
+    log: (
+        Literal["csv", "tensorboard", "jsonl", "wandb", "mlflow"]
+        | Sequence[Literal["csv", "tensorboard", "jsonl", "wandb", "mlflow"]]
+    )
+    """Where the numbers of every epoch go; progress.csv, which resuming and reports read, is
+    written whether csv is named or not. See docs/logging.md."""
     tensorboard: bool
-    """Write TensorBoard events."""
+    """Write TensorBoard events, if --log names them."""
 
 
 class ResumeSettings(FreeSettings, total=False):
@@ -56,6 +62,8 @@ class ResumeSettings(FreeSettings, total=False):
 
     total_steps: int | float
     """Environment steps of the whole run."""
+    stop_when: str | str | Sequence[str | str]
+    """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
 
 
 class ProbeSettings(FreeSettings, total=False):
@@ -76,6 +84,8 @@ class ProbeSettings(FreeSettings, total=False):
     """The run's only source of randomness."""
     episode_window: int | float
     """Finished episodes over which return, cost J_c and length are averaged."""
+    stop_when: str | str | Sequence[str | str]
+    """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
     hidden_sizes: int | float | Sequence[int | float]
     """Hidden layers of the actor and of every critic."""
     network: str
@@ -286,6 +296,12 @@ class FlatSettings:
         return self.run.episode_window
 
     @property
+    def stop_when(self) -> str | None:
+        """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a
+        row)."""
+        return self.run.stop_when
+
+    @property
     def workers(self) -> int:
         """Processes over which the copies of an environment that is no native task are spread; 0
         steps them one after another in this process. Does not change results."""
@@ -426,8 +442,14 @@ class FlatSettings:
         return self.files.keep_checkpoints
 
     @property
+    def log(self) -> tuple[Literal["csv", "tensorboard", "jsonl", "wandb", "mlflow"], ...]:
+        """Where the numbers of every epoch go; progress.csv, which resuming and reports read, is
+        written whether csv is named or not. See docs/logging.md."""
+        return self.files.log
+
+    @property
     def tensorboard(self) -> bool:
-        """Write TensorBoard events."""
+        """Write TensorBoard events, if --log names them."""
         return self.files.tensorboard
 
     @property

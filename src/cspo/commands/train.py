@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -24,11 +25,14 @@ from cspo.commands.options import (
 from cspo.config import TrainConfig, from_dict, make_config, read_settings, to_dict, use_plugin
 from cspo.envs.tasks import check_task_name
 from cspo.errors import CspoError, flag
+from cspo.runs.settings import FileSettings
+from cspo.settings import parse_text
 
 ANY_TASK = "any"  # stands in for a task while only the options are asked for
 # What a resumed run is told on the command line; the last is for a file that has moved.
 CHANGES = (
-    *("total_steps", "threads", "workers", "worker_timeout", "restart_workers"),
+    *("total_steps", "stop_when", "log"),
+    *("threads", "workers", "worker_timeout", "restart_workers"),
     "plugin",
 )
 SIZES = ("total_steps", "steps_per_epoch", "num_envs")
@@ -65,6 +69,10 @@ class ResumeOptions:
     """The run's folder."""
     total_steps: int | None = None
     """New length of the whole run."""
+    stop_when: Annotated[str | None, tyro.conf.arg(metavar="RULE", help_behavior_hint="")] = None
+    """Another rule that ends the run early, counted from here on; none for no rule."""
+    log: Annotated[str | None, tyro.conf.arg(metavar="LOG[,...]", help_behavior_hint="")] = None
+    """Where the numbers of every epoch go from here on."""
     task: TaskOption = None
     """The run's task, typed again: says that its code may be imported (see SECURITY.md)."""
     network: NetworkOption = None
@@ -114,6 +122,8 @@ def _resume(arguments: Sequence[str]) -> int:
 
     changes = {name: getattr(options, name) for name in CHANGES}
     given = {name: value for name, value in changes.items() if value is not None}
+    if "log" in given:
+        given["log"] = parse_text(given["log"], typing.get_type_hints(FileSettings)["log"], "log")
     own: Any = {"env": options.task, "policy": options.network, "trust": options.trust}
     resume(options.resume, quiet=options.quiet, **own, **given)
     return 0

@@ -176,6 +176,11 @@ def check_limits(limits: Iterable[Limit]) -> str | None:
     return None if fine else "must be zero or more and finite"
 
 
+def written_limit(value: Any) -> Any:
+    """Return what files hold of an item of a list: a schedule as text, all else as it is."""
+    return str(value) if isinstance(value, Schedule) else value
+
+
 def limits_at(limits: Iterable[Limit], steps: int) -> tuple[float, ...]:
     """Return the limits (K,) of an epoch that begins after so many environment steps."""
     return tuple(d.at(steps) if isinstance(d, Schedule) else d for d in limits)

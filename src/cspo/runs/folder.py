@@ -30,18 +30,18 @@ from cspo.runs.files import (
     write_text,
     writes_to,
 )
+from cspo.runs.logs import check_logs, open_logs
 from cspo.runs.mend import read_lines
 from cspo.runs.plain import read_json_table
 from cspo.runs.progress import ProgressFile
 from cspo.runs.schema import check_state
 from cspo.runs.sinks import Sink
-from cspo.runs.tensorboard import TensorBoard
 from cspo.types import EpochReport
 
 if TYPE_CHECKING:
     from cspo.train import Trainer
 
-CHANGEABLE = {"total_steps", *FREE}  # what a resumed run may change
+CHANGEABLE = {"total_steps", "stop_when", *FREE}  # what a resumed run may change
 
 
 class RunFolder:
@@ -64,7 +64,7 @@ class RunFolder:
         self.sinks: list[Sink] = []
         self._lock = lock
         self._progress = ProgressFile(self.path / "progress.csv")
-        self._files = self._file_sinks()
+        self._files = open_logs(self.path, config, self._progress)
 
     @property
     def shown(self) -> Path:
@@ -73,11 +73,6 @@ class RunFolder:
             return self._named if self._named.absolute() == self.path else self.path
         except OSError:  # the current directory is gone
             return self.path
-
-    def _file_sinks(self) -> list[Sink]:
-        """Return what writes the folder's own files of numbers."""
-        events = TensorBoard(self.path / "tensorboard")
-        return [events, self._progress] if self.config.tensorboard else [self._progress]
 
     @classmethod
     def create(
@@ -91,6 +86,7 @@ class RunFolder:
             named: What the user calls the folder, if not by that path.
         """
         path = Path(path)
+        check_logs(config)
         with writes_to(f"run folder {path}"):
             path.mkdir(parents=True, exist_ok=True)
             run = cls(path, config, hold(path), Path(named or path))
@@ -139,7 +135,9 @@ class RunFolder:
             raise CspoError(
                 f"A resumed run keeps its settings; only {allowed} can change, not {refused}."
             )
-        run = cls(path, with_settings(config, **changes) if changes else config, hold(path), path)
+        after = with_settings(config, **changes) if changes else config
+        check_logs(after)
+        run = cls(path, after, hold(path), path)
         run._before, run._changed = config, bool(changes)
         run._agreed["with_task"] = env is None or env == config.task
         run._agreed["with_network"] = policy is None or policy == config.network
@@ -181,8 +179,8 @@ class RunFolder:
                 write_config(self.path, self.config)
         trust.remember(self.path, self.config, **self._agreed)
 
-    def keep(self, report: EpochReport, trainer: Trainer) -> None:
-        """Keep an epoch that is done: its numbers, and a checkpoint if one is due.
+    def keep(self, report: EpochReport, trainer: Trainer, last: bool = False) -> None:
+        """Keep an epoch that is done: its numbers, and a checkpoint if one is due, or at the last.
 
         The sinks that were added come last: whatever happens in one of them, the epoch is on disk.
         """
@@ -190,7 +188,8 @@ class RunFolder:
         with writes_to(f"run folder {self.shown}"):
             for file in self._files:
                 file.write(report)
-        if trainer.epoch % self.config.checkpoint_every == 0 or trainer.epoch == self.config.epochs:
+        last = last or trainer.epoch == self.config.epochs
+        if trainer.epoch % self.config.checkpoint_every == 0 or last:
             self.save(trainer)
         for sink in self.sinks:
             sink.write(report)

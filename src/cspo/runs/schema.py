@@ -31,7 +31,7 @@ from cspo.setup import EARLIER_FACTS, build_policy, network_for, observation_lay
 from cspo.train import PARTS, Trainer
 
 NAMES = {"epoch", "cost_limit", "facts", *PARTS, "env"}
-NEWER = {"progress", "limit_set"}  # what checkpoints need not have
+NEWER = {"progress", "limit_set", "stop"}  # what checkpoints need not have
 STREAMS = ("PCG64", "PCG64DXSM")
 FACTS: dict[str, Any] = {
     "observation_size": int,
@@ -85,6 +85,8 @@ def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
             _compare(state[name], like, name, _rows_that_vary(blank))
     _demand(bool((state["cost_limit"] >= 0.0).all()), "cost_limit is negative")
     _demand(state.get("limit_set", True) is True, "limit_set is not true")
+    stop = state.get("stop", {"rule": "", "count": 0})
+    _compare(stop, {"rule": stop["rule"] if isinstance(stop, dict) else "", "count": 0}, "stop", {})
     _demand(len({len(rows) for rows in state["window"].values()}) == 1, "window is torn apart")
     if "progress" in state:
         _check_rows(state["progress"], state["epoch"])

@@ -164,8 +164,11 @@ def train_to_end(trainer: Trainer, *, quiet: bool, sinks: Iterable[Sink] = ()) -
 
 def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> Summary:
     config, folder = trainer.config, run.shown
-    if trainer.epoch >= config.epochs:
-        console.note(f"{folder} is complete: {config.epochs} of {config.epochs} epochs are done.")
+    if trainer.finished:
+        done = f"{trainer.epoch} of {config.epochs} epochs are done"
+        rule = "" if trainer.epoch >= config.epochs else f", and --stop-when {config.stop_when!r}"
+        more = f"{rule} ended it: --stop-when none goes on" if rule else ""
+        console.note(f"{folder} is complete: {done}{more}.")
         return _finish(trainer, run, console, quiet)
     if not quiet and (warning := episode_warning(config, trainer.env)):
         console.note(warning)
@@ -176,7 +179,7 @@ def _train(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> S
             for _ in trainer:
                 if stop.requested:
                     break
-            if trainer.epoch % config.checkpoint_every and trainer.epoch < config.epochs:
+            if trainer.epoch % config.checkpoint_every and not trainer.finished:
                 trainer.save()
             summary = _finish(trainer, run, console, quiet)
         except CspoError as fault:
@@ -200,7 +203,8 @@ def _finish(trainer: Trainer, run: RunFolder, console: Console, quiet: bool) -> 
     """Write summary.json, and show it."""
     console.close()
     names, parameters = trainer.env.cost_names, trainer.parameter_hash()
-    summary = summarise(run.path, trainer.config, names, trainer.epoch, parameters)
+    rule = trainer.config.stop_when if trainer.stopping.is_due else None
+    summary = summarise(run.path, trainer.config, names, trainer.epoch, parameters, rule)
     write_summary(summary, trainer.config)
     summary = dataclasses.replace(summary, run_dir=run.shown)
     if not quiet:

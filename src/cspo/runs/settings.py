@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Literal
 
+from cspo.runs.stopping import read_rule
 from cspo.settings import not_negative, positive, setting
 
 
@@ -31,6 +33,8 @@ class RunSettings:
     """Threads that step the simulators; 0 means one per available core. Does not change results."""
     episode_window: int = setting(100, positive)
     """Finished episodes over which return, cost J_c and length are averaged."""
+    stop_when: str | None = setting(None, read=read_rule)
+    """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
 
     @property
     def epochs(self) -> int:
@@ -51,5 +55,10 @@ class FileSettings:
     """Epochs between checkpoints; the last epoch always gets one."""
     keep_checkpoints: int = setting(2, positive, changes_results=False)
     """Newest checkpoints kept."""
+    log: tuple[Literal["csv", "tensorboard", "jsonl", "wandb", "mlflow"], ...] = setting(
+        ("csv", "tensorboard"), changes_results=False
+    )
+    """Where the numbers of every epoch go; progress.csv, which resuming and reports read, is
+    written whether csv is named or not. See docs/logging.md."""
     tensorboard: bool = setting(True, changes_results=False)
-    """Write TensorBoard events."""
+    """Write TensorBoard events, if --log names them."""

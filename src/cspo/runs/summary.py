@@ -43,11 +43,19 @@ class Summary:
     steps_per_second: float  # mean over the run
     seconds: float  # spent in epochs
     parameter_hash: str
+    stopped_by: str | None = None  # the rule that ended the run before all epochs were done
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done."""
-        return self.epochs >= self.total_epochs
+        """Whether all epochs are done, or a rule has ended the run."""
+        return self.ended_by != "interruption"
+
+    @property
+    def ended_by(self) -> str:
+        """Why it ended: total_steps, stop_when or an interruption."""
+        if self.epochs >= self.total_epochs:
+            return "total_steps"
+        return "interruption" if self.stopped_by is None else "stop_when"
 
     @property
     def violated(self) -> bool:
@@ -56,9 +64,14 @@ class Summary:
 
 
 def summarise(
-    run_dir: Path, config: TrainConfig, cost_names: Sequence[str], epochs: int, parameter_hash: str
+    run_dir: Path,
+    config: TrainConfig,
+    cost_names: Sequence[str],
+    epochs: int,
+    parameter_hash: str,
+    rule: str | None = None,
 ) -> Summary:
-    """Return the summary of a run folder after `epochs` epochs."""
+    """Return the summary of a run folder after `epochs` epochs; `rule` is what ended it, if any."""
     columns = read_progress(run_dir / "progress.csv")
     costs = constraint_columns(columns, "cost")
     limits = constraint_columns(columns, "cost_limit")
@@ -83,6 +96,7 @@ def summarise(
         steps_per_second=rows * config.steps_per_epoch / seconds if seconds else math.nan,
         seconds=seconds,
         parameter_hash=parameter_hash,
+        stopped_by=None if epochs >= config.epochs else rule,
     )
 
 
@@ -97,6 +111,7 @@ def write_summary(summary: Summary, config: TrainConfig) -> None:
     data = {
         **without_nan(results),
         "finished": summary.finished,
+        "ended_by": summary.ended_by,
         "config_digest": config_digest(config),
         "versions": versions(),
         "commit": commit(),
@@ -140,8 +155,9 @@ def config_digest(config: TrainConfig) -> str:
 def format_summary(summary: Summary) -> str:
     """Return the summary as a few lines of text."""
     stopped = f"stopped after {summary.epochs} of {summary.total_epochs} epochs"
-    state = "finished" if summary.finished else stopped
-    rows = [("return", short_number(summary.episode_return))]
+    state = "finished" if summary.ended_by == "total_steps" else stopped
+    rows = [] if summary.stopped_by is None else [("stopped by", summary.stopped_by)]
+    rows.append(("return", short_number(summary.episode_return)))
     labels = cost_labels(summary.cost_names)
     for name, cost, limit in zip(labels, summary.cost, summary.cost_limit, strict=True):
         verdict = "ABOVE its limit" if cost > limit else "within its limit"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cspo.config import TrainConfig
 from cspo.envs.given import CostFunction, Environment
@@ -13,12 +13,15 @@ from cspo.errors import CspoError
 from cspo.flat import ResumeSettings
 from cspo.policy.network import Network
 from cspo.runs.folder import RunFolder
+from cspo.runs.stopping import Stopping
 from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
 from cspo.types import EpochReport, FloatArray
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+Callback = TypeVar("Callback", bound=Callable[[EpochReport], object])
 
 
 class Trainer(Loop):
@@ -59,9 +62,11 @@ class Trainer(Loop):
         # Before there is an environment, which may change the current directory.
         folder = None if run_dir is None else Path(run_dir).absolute()
         self.run: RunFolder | None = None
+        self._callbacks: list[Callable[[EpochReport], object]] = []
         self._in_with, self._owns_env = False, copies_of(env) is None  # made here, no user's object
         try:
             super().__init__(config, env=env, cost_fn=cost_fn, policy=policy)
+            self.stopping = Stopping(self.config.run.stop_when)
             self.run = None if folder is None else RunFolder.create(folder, self.config, run_dir)
         except BaseException:
             self.close()
@@ -107,10 +112,14 @@ class Trainer(Loop):
         return trainer
 
     def __iter__(self) -> Iterator[EpochReport]:
-        """Train until the steps are used up, and keep every epoch before handing out its report."""
-        for report in super().__iter__():
+        """Train until the steps are used up or `stop_when` holds; keep an epoch, then report it."""
+        epochs = super().__iter__()
+        while not self.stopping.is_due and (report := next(epochs, None)) is not None:
+            for call in self._callbacks:
+                call(report)
+            self.stopping.see(report)
             if self.run is not None:
-                self.run.keep(report, self)
+                self.run.keep(report, self, last=self.stopping.is_due)
             yield report
         if self.run is not None and not self._in_with:
             self.close()  # the run is complete: there is nothing left to write
@@ -138,6 +147,29 @@ class Trainer(Loop):
                 stack.callback(self.env.close)
             if self.run is not None:
                 stack.callback(self.run.close)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the steps are used up, or `stop_when` has ended the run."""
+        return self.epoch >= self.config.run.epochs or self.stopping.is_due
+
+    def on_epoch(self, callback: Callback) -> Callback:
+        """Have `callback(report)` called after every epoch, before the epoch is kept on disk.
+
+        What it changes, such as the cost limit, is in the checkpoint of that epoch. If it raises,
+        the epoch is not kept, and a resumed run trains it again. May be used as a decorator.
+        """
+        self._callbacks.append(callback)
+        return callback
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on, as nested dicts of arrays and plain values."""
+        return super().state_dict() | self.stopping.state_dict()
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Put back what `state_dict` returned."""
+        super().load_state_dict(saved)
+        self.stopping.load_state_dict(saved)
 
     @property
     def cost_limit(self) -> FloatArray:

@@ -11,9 +11,11 @@ import numpy as np
 
 from cspo.config import read_settings
 from cspo.errors import CspoError, nearest
+from cspo.runs.plain import read_json_table
 from cspo.runs.progress import constraint_columns, progress_file, read_columns
 from cspo.types import FloatArray
 
+RULE = "stop_when"  # what ended a run before its last epoch, in summary.json
 ROLES = ("return", "cost", "limit", "steps")
 # Column names by role: ours first, then what other libraries write.
 KNOWN = {
@@ -90,7 +92,12 @@ def read_series(
 
 
 def _planned_epochs(file: Path) -> int:
-    """Return how many epochs the run of a progress.csv should have, or 0 if nothing says so."""
+    """Return how many epochs the run of a progress.csv should have, or 0 if nothing says so.
+
+    A run that a rule has ended should have those that it has.
+    """
+    if _is_ours(file) and read_json_table(file.with_name("summary.json")).get("ended_by") == RULE:
+        return 0
     settings = read_settings(file.with_name("config.toml")) if _is_ours(file) else {}
     steps, per_epoch = settings.get("total_steps"), settings.get("steps_per_epoch")
     if not isinstance(steps, int) or not isinstance(per_epoch, int) or per_epoch < 1:

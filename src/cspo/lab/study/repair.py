@@ -44,10 +44,16 @@ def is_finished(epochs: int, folder: Path) -> bool:
         rows = ProgressFile(folder / "progress.csv").complete_rows()
     except CspoError:  # a folder in its place, say
         return False
-    if not summary.get("epochs") == rows == epochs:
+    wanted = rows if ended_early(folder) else epochs
+    if not summary.get("epochs") == rows == wanted:
         return False
     checkpoints = list_checkpoints(folder / "checkpoints")
     return all(map(_is_readable, checkpoints[-1:])) or not any(map(_is_readable, checkpoints))
+
+
+def ended_early(folder: Path) -> bool:
+    """Whether a rule, `stop_when`, has ended a run before its last epoch."""
+    return read_json_table(folder / "summary.json").get("ended_by") == "stop_when"
 
 
 def _is_readable(path: Path) -> bool:

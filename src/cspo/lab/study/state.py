@@ -14,7 +14,7 @@ from typing import Literal
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
 from cspo.lab.study.plan import Plan, PlannedRun, read_plan
-from cspo.lab.study.repair import difference, is_finished
+from cspo.lab.study.repair import difference, ended_early, is_finished
 from cspo.runs.files import (
     is_locked,
     open_lock,
@@ -179,9 +179,10 @@ def status_of(
     if not columns.get("return"):
         columns = {}  # no complete row yet
     done = int(columns["epoch"][-1]) + 1 if columns else 0
+    epochs = done if done and ended_early(run) else spec.epochs
     if state is None:
         archived = file.suffix == ".gz"  # only finished runs are
-        finished = done == spec.epochs and (archived or is_finished(spec.epochs, run))
+        finished = done == epochs and (archived or is_finished(spec.epochs, run))
         state = "finished" if finished else "stopped" if done else "waiting"
     speeds = [speed for speed in columns.get("steps_per_second", []) if speed > 0]
     limits = tuple(column[-1] for column in constraint_columns(columns, "cost_limit"))
@@ -190,8 +191,8 @@ def status_of(
         task=spec.task,
         state=state,
         epochs_done=done,
-        epochs=spec.epochs,
-        steps=spec.steps,
+        epochs=epochs,
+        steps=spec.steps * epochs // max(1, spec.epochs),
         episode_return=columns["return"][-1] if columns else math.nan,
         cost=tuple(column[-1] for column in constraint_columns(columns, "cost")),
         limit=limits or spec.cost_limit,
