@@ -27,6 +27,7 @@ MODULE = Path(__file__).parents[1] / "src" / "cspo" / "flat.py"
 NAMED = ("task", "algo")  # arguments of their own, wherever settings are keywords
 # Arguments of `cspo.probe` of their own, and the limit, which it is there to find.
 OF_THE_PROBE = ("total_steps", "steps_per_epoch", "num_envs", "cost_limit")
+OF_TRAIN = ("init_from",)  # an argument of `cspo.train` of its own, which takes objects, too
 
 HEADER = '''\
 """Every setting by its flat name: as a keyword of a call, and as an attribute of `TrainConfig`.
@@ -94,8 +95,10 @@ def keyword(item: dataclasses.Field[Any], hint: Any) -> str:
     """Return the type of what may be given for a setting; one with a reader is also text."""
     if item.metadata.get("read") is None:
         return accepted(hint)
-    (one, *_) = typing.get_args(hint)
-    return f"{accepted(one)} | str | Sequence[{accepted(one)} | str]"
+    if typing.get_origin(hint) is not tuple:
+        return accepted(hint | str)
+    one = f"{accepted(typing.get_args(hint)[0])} | str"
+    return f"{one} | Sequence[{one}]"
 
 
 def general() -> Iterator[tuple[str | None, str, Any, str]]:
@@ -167,8 +170,9 @@ def module() -> str:
     own.append(("algorithm", table, "Settings of an algorithm of your own, or all of any other's."))
     free = [entry for entry in entries if entry[0] in FREE]
     probe = [entry for entry in entries if entry[0] in OF_THE_PROBE]
+    of_train = [entry for entry in entries if entry[0] in OF_TRAIN]
     changes = [entry for entry in entries if entry[0] in CHANGEABLE and entry not in free]
-    others = [entry for entry in entries if entry not in free and entry not in probe]
+    others = [entry for entry in entries if entry not in free + probe + of_train]
     text = HEADER.replace("{imports}", "\n".join(_imports()))
     about = "Settings that change no result of a training."
     text += keywords("FreeSettings", "TypedDict", about, free)
@@ -176,8 +180,10 @@ def module() -> str:
     text += keywords("ResumeSettings", "FreeSettings", about, changes)
     about = "Keywords of `cspo.probe`, besides its own."
     text += keywords("ProbeSettings", "FreeSettings", about, others + own)
-    about = "Keywords of `cspo.train` and `cspo.make_config`: every setting but task and algo."
-    text += keywords("Settings", "ProbeSettings", about, probe) + reading()
+    about = "Keywords of `cspo.train`, besides its own."
+    text += keywords("TrainSettings", "ProbeSettings", about, probe)
+    about = "Keywords of `cspo.make_config`: every setting but task and algo."
+    text += keywords("Settings", "TrainSettings", about, of_train) + reading()
     return _formatted(text)
 
 

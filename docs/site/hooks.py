@@ -23,7 +23,8 @@ def on_files(files: Files, config: Any) -> Files:
     """Add everything that is not a file of docs/."""
     for source, uri in repository.PAGES.items():
         files.append(File.generated(config, uri, content=_text(source)))
-    for uri, content in (reference.pages() | notebooks.pages(repository.ROOT / "build" / "notebooks")).items():
+    run = notebooks.pages(repository.ROOT / "build" / "notebooks")
+    for uri, content in (reference.pages() | run).items():
         files.append(File.generated(config, uri, content=content))
     for page in list(files.documentation_pages()):
         _add_linked(page.src_uri, page.content_string, files, config)
@@ -54,9 +55,7 @@ def _add_linked(uri: str, text: str, files: Files, config: Any) -> None:
             continue
         path = repository.resolve(page, match["target"])[0]
         if target.startswith("pictures/"):
-            files.append(
-                File.generated(config, target, abs_src_path=str(repository.ROOT / path))
-            )
+            files.append(File.generated(config, target, abs_src_path=str(repository.ROOT / path)))
         elif target.startswith("source/"):
             content = repository.source_page(path)
             files.append(File.generated(config, target, content=content))

@@ -14,7 +14,9 @@ SECONDS = 300  # for one cell; on an idle machine they take a few
 
 def pages(cache: Path) -> dict[str, str]:
     """Return the pages of all notebooks; one that did not change is not run again."""
-    return {f"notebooks/{file.stem}.md": page(file, cache) for file in sorted(FOLDER.glob("*.ipynb"))}
+    return {
+        f"notebooks/{file.stem}.md": page(file, cache) for file in sorted(FOLDER.glob("*.ipynb"))
+    }
 
 
 def page(file: Path, cache: Path) -> str:
@@ -85,4 +87,4 @@ def _output(output: Any) -> str:
     text = re.sub(r"\x1b\[[0-9;]*m", "", "".join(text))  # colours of a terminal
     if kind == "stream" and output["name"] == "stderr":
         return ""  # compilation, warnings of other libraries
-    return f"```text title=\"Output\"\n{text.rstrip()}\n```" if text.strip() else ""
+    return f'```text title="Output"\n{text.rstrip()}\n```' if text.strip() else ""

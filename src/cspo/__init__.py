@@ -21,6 +21,7 @@ _PUBLIC = {
     "load": "cspo.use.load",
     "evaluate": "cspo.use.evaluate",
     "record": "cspo.use.record",
+    "from_sb3": "cspo.use.sb3",
     "export": "cspo.use.export.write",
     "load_exported": "cspo.use.export.exported",
     "check_env": "cspo.envs.check",
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which do not run wh
     from cspo.use.load import TrainedPolicy as TrainedPolicy
     from cspo.use.load import load as load
     from cspo.use.record import record as record
+    from cspo.use.sb3 import from_sb3 as from_sb3
 else:
 
     def __getattr__(name):

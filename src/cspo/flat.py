@@ -62,7 +62,7 @@ class ResumeSettings(FreeSettings, total=False):
 
     total_steps: int | float
     """Environment steps of the whole run."""
-    stop_when: str | str | Sequence[str | str]
+    stop_when: str | None
     """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
 
 
@@ -84,7 +84,7 @@ class ProbeSettings(FreeSettings, total=False):
     """The run's only source of randomness."""
     episode_window: int | float
     """Finished episodes over which return, cost J_c and length are averaged."""
-    stop_when: str | str | Sequence[str | str]
+    stop_when: str | None
     """Rule that ends the run early, as "cost<limit and return>2000 for 20" (epochs in a row)."""
     hidden_sizes: int | float | Sequence[int | float]
     """Hidden layers of the actor and of every critic."""
@@ -214,8 +214,8 @@ class ProbeSettings(FreeSettings, total=False):
     """Settings of an algorithm of your own, or all of any other's."""
 
 
-class Settings(ProbeSettings, total=False):
-    """Keywords of `cspo.train` and `cspo.make_config`: every setting but task and algo."""
+class TrainSettings(ProbeSettings, total=False):
+    """Keywords of `cspo.train`, besides its own."""
 
     cost_limit: float | Schedule | str | Sequence[float | Schedule | str]
     """Limit d on the mean cost of an episode; one value, one per constraint as `25,5`, or a
@@ -226,6 +226,14 @@ class Settings(ProbeSettings, total=False):
     """Environment steps between two updates, over all environments together."""
     num_envs: int | float
     """Parallel environments; all are reset at the start of every epoch."""
+
+
+class Settings(TrainSettings, total=False):
+    """Keywords of `cspo.make_config`: every setting but task and algo."""
+
+    init_from: str | None
+    """Folder of a run whose networks and normaliser to start from, see docs/warm-start.md; the
+    multiplier or price, the optimisers and the count of steps begin anew."""
 
 
 class FlatSettings:
@@ -329,6 +337,12 @@ class FlatSettings:
         """The compiled MLP, and a convolution network for images ("auto"), the MLP for images as
         well ("mlp"), or `module:factory` of your own in PyTorch, see docs/own-network.md."""
         return self.policy.network
+
+    @property
+    def init_from(self) -> str | None:
+        """Folder of a run whose networks and normaliser to start from, see docs/warm-start.md; the
+        multiplier or price, the optimisers and the count of steps begin anew."""
+        return self.policy.init_from
 
     @property
     def log_std_init(self) -> float:

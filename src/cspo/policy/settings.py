@@ -26,6 +26,9 @@ class PolicySettings:
     network: str = setting("auto", _network)
     """The compiled MLP, and a convolution network for images ("auto"), the MLP for images as well
     ("mlp"), or `module:factory` of your own in PyTorch, see docs/own-network.md."""
+    init_from: str | None = None
+    """Folder of a run whose networks and normaliser to start from, see docs/warm-start.md; the
+    multiplier or price, the optimisers and the count of steps begin anew."""
     log_std_init: float = setting(0.0, finite)
     """Initial log standard deviation of the policy."""
     normalise_observations: bool = True

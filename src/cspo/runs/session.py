@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from cspo.config import TrainConfig, make_config
+from cspo.config import TrainConfig, make_config, with_settings
 from cspo.envs.batch import BatchEnv
 from cspo.envs.given import CostFunction, Environment
 from cspo.errors import CspoError, EnvironmentFault
-from cspo.flat import ResumeSettings, Settings
+from cspo.flat import ResumeSettings, TrainSettings
 from cspo.policy.network import Network
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.claim import free_folder
@@ -27,6 +27,7 @@ from cspo.runs.kernel_cache import announcement
 from cspo.runs.sinks import Sink
 from cspo.runs.summary import Summary, format_summary, summarise, write_summary
 from cspo.runs.trainer import Trainer
+from cspo.runs.warm_start import WarmStart
 from cspo.setup import copies_of, object_label
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def train(
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
     file: Path | str | None = None,
-    **settings: Unpack[Settings],
+    init_from: Path | str | WarmStart | None = None,
+    **settings: Unpack[TrainSettings],
 ) -> Summary:
     """Train a policy and keep the run in a folder.
 
@@ -70,6 +72,8 @@ def train(
         sinks: Further places for the numbers of every epoch: objects with `write(report)` and
             `close()`.
         file: TOML file with settings.
+        init_from: Folder of a run, or what `cspo.from_sb3` returned, whose networks and normaliser
+            to start from; see docs/warm-start.md.
         **settings: See `TrainConfig`; those of the algorithm may stand beside them.
 
     Raises:
@@ -81,8 +85,11 @@ def train(
     if given is not None and (copies := copies_of(given)) is not None:
         settings.setdefault("num_envs", copies)
     config = make_config(env if isinstance(env, str) else object_label(env), algo, file, **settings)
+    start = init_from if isinstance(init_from, WarmStart) else None
+    if init_from is not None and start is None:
+        config = with_settings(config, init_from=str(init_from))
     own: Any = {"env": given, "cost_fn": cost_fn, "policy": policy}
-    return run(config, **own, run_dir=run_dir, quiet=quiet, sinks=sinks)
+    return run(config, **own, run_dir=run_dir, quiet=quiet, sinks=sinks, init_from=start)
 
 
 def run(
@@ -94,13 +101,15 @@ def run(
     run_dir: Path | str | None = None,
     quiet: bool = False,
     sinks: Iterable[Sink] = (),
+    init_from: WarmStart | None = None,
 ) -> Summary:
     """Train with settings that are complete; the arguments are those of `train`."""
     task = config.task.strip("<>").replace("/", "-").replace(":", "-")
     name = f"{task}-{config.algo}-seed{config.seed}"
     folder = Path(run_dir) if run_dir else free_folder(RUNS, name)
     try:
-        trainer = Trainer(config, env=env, cost_fn=cost_fn, policy=policy, run_dir=folder)
+        own: Any = {"env": env, "cost_fn": cost_fn, "policy": policy}
+        trainer = Trainer(config, **own, run_dir=folder, init_from=init_from)
     except BaseException:
         if run_dir is None and not any(folder.iterdir()):
             folder.rmdir()

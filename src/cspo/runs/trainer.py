@@ -7,13 +7,15 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cspo.config import TrainConfig
+from cspo.config import TrainConfig, with_settings
 from cspo.envs.given import CostFunction, Environment
 from cspo.errors import CspoError
 from cspo.flat import ResumeSettings
 from cspo.policy.network import Network
+from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.folder import RunFolder
 from cspo.runs.stopping import Stopping
+from cspo.runs.warm_start import WarmStart, warm_start_of
 from cspo.setup import copies_of
 from cspo.train import Trainer as Loop
 from cspo.types import EpochReport, FloatArray
@@ -48,6 +50,7 @@ class Trainer(Loop):
             cost.
         policy: What makes your own networks, or its name `module:factory`, see docs/own-network.md.
         run_dir: Folder to keep the run in; by default nothing is written.
+        init_from: What `cspo.from_sb3` returned, to start from; a run is named in the settings.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Trainer(Loop):
         cost_fn: CostFunction | None = None,
         policy: str | Network | None = None,
         run_dir: Path | str | None = None,
+        init_from: WarmStart | None = None,
+        _resumed: bool = False,
     ) -> None:
         # Before there is an environment, which may change the current directory.
         folder = None if run_dir is None else Path(run_dir).absolute()
@@ -65,9 +70,17 @@ class Trainer(Loop):
         self._callbacks: list[Callable[[EpochReport], object]] = []
         self._in_with, self._owns_env = False, copies_of(env) is None  # made here, no user's object
         try:
+            if init_from is not None:
+                config = with_settings(config, init_from=init_from.label)
             super().__init__(config, env=env, cost_fn=cost_fn, policy=policy)
             self.stopping = Stopping(self.config.run.stop_when)
+            # A run that is continued has its own state, and needs what it started from no more.
+            start = None if _resumed else warm_start_of(self.config, policy, init_from)
+            note = "" if start is None else start.apply(self)
             self.run = None if folder is None else RunFolder.create(folder, self.config, run_dir)
+            if self.run is not None and note:
+                self.run.notes.append(note)
+                self.save()
         except BaseException:
             self.close()
             raise
@@ -104,9 +117,12 @@ class Trainer(Loop):
         run = RunFolder.reopen(run_dir, dict(changes), env=env, policy=policy, trusted=trust)
         with ExitStack() as opened:
             opened.callback(run.close)
-            trainer = cls(run.config, env=env, cost_fn=cost_fn, policy=policy)
+            trainer = cls(run.config, env=env, cost_fn=cost_fn, policy=policy, _resumed=True)
             opened.callback(trainer.close)
             run.restore(trainer, policy)
+            if run.config.init_from is not None and not list_checkpoints(run.path / "checkpoints"):
+                said = f"{run_dir} stopped before it kept what it started from"
+                raise CspoError(f"{said}: remove the folder, and start the run again.")
             opened.pop_all()
         trainer.run = run
         return trainer

@@ -179,7 +179,7 @@ def _raw(leaf, numbers, chosen):
         value += np.array(leaf["start"], np.int64)
     value = value.astype(leaf["dtype"])
     if len(shape) != 1:
-        value = value.reshape(*value.shape[:-1], *shape)
+        value = value.reshape((*value.shape[:-1], *shape))
     return int(value) if leaf["kind"] == "discrete" and value.ndim == 0 else value
 
 
