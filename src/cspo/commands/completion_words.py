@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 
-from cspo.algorithms.registry import algorithm_names
+from cspo.algorithms.registry import algorithm_names, get_algorithm, is_built_in
 from cspo.commands.options import HELP
 from cspo.errors import flag
 from cspo.settings import explanations
@@ -48,7 +48,12 @@ def names() -> dict[str, list[str]]:
     from cspo.lab.study.grid import shipped_studies
 
     tasks = [row.name for row in native_tasks()]
-    return {"task": tasks, "algo": algorithm_names(), "study": list(shipped_studies())}
+    return {"task": tasks, "algo": _built_in(), "study": list(shipped_studies())}
+
+
+def _built_in() -> list[str]:
+    """Return the algorithms that are there wherever the script is used."""
+    return [name for name in algorithm_names() if is_built_in(get_algorithm(name))]
 
 
 def described_commands() -> dict[str, Described]:
@@ -68,7 +73,7 @@ def described_commands() -> dict[str, Described]:
             found[name] = _describe(kind, summary)
     general = {one.name for one in found["train"].flags}
     train = importlib.import_module("cspo.commands.train")
-    for algo in algorithm_names():
+    for algo in _built_in():
         described = _describe(train.options_class(algo), "")
         own = tuple(one for one in described.flags if one.name not in general)
         found[f"train --algo {algo}"] = Described(own, described.argument)
@@ -109,7 +114,7 @@ def _fields(group: Any) -> Iterator[tuple[str, Any, str]]:
     for item in dataclasses.fields(group):
         if dataclasses.is_dataclass(hints[item.name]):
             yield from _fields(hints[item.name])
-        elif hints[item.name] is not Any:  # the place of an algorithm's own settings
+        elif item.name != "algorithm":  # the place of an algorithm's own settings
             yield item.name, hints[item.name], explained[item.name]
 
 
