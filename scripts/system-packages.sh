@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what drawing without a screen needs, and the browser that the page of a report is tested in (Debian, Ubuntu),
-# where they are missing and this user may install.
+# Installs what drawing without a screen needs, the browser in which pages are tested and the shells in which completion
+# is (Debian, Ubuntu), where they are missing and this user may install.
 # Never fails: without them everything but pictures and videos works, and their tests are skipped with a reason.
 
 missing() {  # a shared library that the system does not know
@@ -12,6 +12,9 @@ missing libEGL.so.1 && packages="$packages libegl1 libgl1-mesa-dri"
 missing libOSMesa.so && packages="$packages libosmesa6"
 command -v chromium >/dev/null 2>&1 || command -v chromium-browser >/dev/null 2>&1 ||
   command -v google-chrome >/dev/null 2>&1 || packages="$packages chromium"
+for shell in zsh fish; do
+  command -v "$shell" >/dev/null 2>&1 || packages="$packages $shell"
+done
 [ -n "$packages" ] || exit 0
 command -v apt-get >/dev/null 2>&1 || exit 0
 
