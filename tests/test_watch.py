@@ -350,6 +350,8 @@ def test_the_state_is_that_of_the_run(tmp_path: Path) -> None:
         assert told["epochs"] == told["done"] == 5
         add_rows(run, [one_more(5)])  # trained for longer, and stopped: the summary is an old one
         assert state() == "stopped" and site.data()["stopped_by"] == ""
+        with open_lock(run / ".lock") as lock, served(tmp_path) as folder:  # at the first look
+            assert try_lock(lock) and folder.data()["states"]["running"] == 1
         shutil.rmtree(run)
         assert state() == "removed" and site.ask("/").status == 200
 

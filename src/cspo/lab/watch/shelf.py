@@ -50,7 +50,7 @@ class Shelf:
                 status for name, status in self._statuses.items() if name in found
             )
             self._listed = self._version
-        running = self._running()
+        running = self._running(found)
         for name, run in found.items():
             stamps = (run, name in running, *self._stamps_of(run))
             if name in self._statuses and stamps == self._stamps.get(name):
@@ -120,8 +120,8 @@ class Shelf:
         steps = facts.epochs * facts.steps_per_epoch
         return PlannedRun(name, facts.task, facts.algo, "", facts.seed, facts.epochs, steps, ())
 
-    def _running(self) -> set[str]:
-        folders = {name: self._folder(run) for name, run in self._runs.items()}
+    def _running(self, runs: dict[str, PlannedRun]) -> set[str]:
+        folders = {name: self._folder(run) for name, run in runs.items()}
         return {name for name, folder in folders.items() if is_locked(folder / ".lock")}
 
     def _stamps_of(self, run: PlannedRun) -> list[Stamp]:
@@ -167,7 +167,7 @@ class StudyShelf(Shelf):
     def _folder(self, run: PlannedRun) -> Path:
         return self._study.run(run)
 
-    def _running(self) -> set[str]:
+    def _running(self, runs: dict[str, PlannedRun]) -> set[str]:
         return self._study.running()
 
     def _stamps_of(self, run: PlannedRun) -> list[Stamp]:
