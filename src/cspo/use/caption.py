@@ -51,7 +51,7 @@ def captioned(picture: Picture, lines: Sequence[Line]) -> Picture:
     gap, height = font.size // 2, 2 * font.size
     width = math.ceil(max(font.getlength(line.text) for line in lines)) + 2 * gap
     marked = picture.copy()
-    strip = marked[: height * len(lines), :width]
+    strip = marked[: height * len(lines) + gap // 2, :width]
     strip[:] = (SHADE * strip).astype(np.uint8)
     image = Image.fromarray(marked)
     draw = ImageDraw.Draw(image)
