@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -48,9 +49,11 @@ def main() -> None:
                 alone, watched, shares = _by_turns(run, options.stretches)
             finally:
                 one.kill()
-    ratios = [median(with_page) / median(without) for without, with_page in zip(alone, watched)]
-    print(f"{sum(map(len, alone))} epochs alone, median {median(sum(alone, [])):,.0f} steps/s")
-    print(f"{sum(map(len, watched))} watched, median {median(sum(watched, [])):,.0f} steps/s")
+    pairs = list(zip(alone, watched, strict=True))
+    ratios = [median(with_page) / median(without) for without, with_page in pairs]
+    for name, found in (("alone", alone), ("watched", watched)):
+        speeds = list(chain.from_iterable(found))
+        print(f"{len(speeds)} epochs {name}, median {median(speeds):,.0f} steps/s")
     draws = np.random.default_rng(0).integers(len(ratios), size=(10_000, len(ratios)))
     low, high = np.percentile(np.median(np.array(ratios)[draws], axis=1), [2.5, 97.5])
     print(f"watched against alone: {median(ratios):.3f}, 95 % interval {low:.3f} to {high:.3f}")
@@ -60,7 +63,7 @@ def main() -> None:
 def _by_turns(
     run: Path, stretches: int
 ) -> tuple[list[list[float]], list[list[float]], list[float]]:
-    """Return the speeds of epochs by stretch, alone and watched, and the server's share of a core."""
+    """Return speeds by stretch, alone and watched, and the server's shares of a core."""
     while not (run / "progress.csv").exists():
         time.sleep(0.2)
     time.sleep(2 * STRETCH)  # programs start, and compile
