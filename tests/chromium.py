@@ -115,12 +115,12 @@ def _high(number: int) -> int:
 
 
 class Page:
-    """One open page."""
+    """One open page: of a file, or of a server on this machine by its address."""
 
     def __init__(
         self,
         browser: Browser,
-        file: Path,
+        file: Path | str,
         width: int,
         height: int = 900,
         dark: bool = False,
@@ -137,8 +137,9 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
-        self.call("Page.navigate", url=file.resolve().as_uri())
-        self.until("document.readyState === 'complete' && location.protocol === 'file:'")
+        address = file if isinstance(file, str) else file.resolve().as_uri()
+        self.call("Page.navigate", url=address)
+        self.until("document.readyState === 'complete' && location.protocol !== 'about:'")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command to this page."""

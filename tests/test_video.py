@@ -18,6 +18,7 @@ import cspo
 from cspo.cli import main
 from cspo.envs.tools.opengl import find_backend
 from cspo.errors import CspoError
+from cspo.use.caption import Line, captioned, lines_of
 from cspo.use.video import VideoWriter
 
 av = pytest.importorskip("av")
@@ -280,6 +281,59 @@ def test_an_environment_of_the_user_gives_its_own_pictures(
     instance = Painted("rgb_array")
     assert cspo.record(painted_run, tmp_path / "c.mp4", env=instance).returns == captioned.returns
     assert not instance.closed
+
+
+BAR = {"kept": (120, 200, 255), "broken": (255, 80, 60)}
+
+
+def reach(picture: np.ndarray, line: int, bar: str) -> int:
+    """Return how many pixels wide the bar of a line is, in pictures of 48 rows: fonts of 10."""
+    row = picture[20 * (line + 1) - 1].astype(int)
+    return int((np.abs(row - BAR[bar]).max(axis=1) < 12).sum())
+
+
+def test_every_cost_is_drawn_against_its_limit() -> None:
+    grey, names = np.full((80, 160, 3), 90, np.uint8), ("cost_heat", "cost_noise")
+
+    def drawn(*costs: float, now: tuple[float, ...] = (0.0, 0.0)) -> np.ndarray:
+        told = (1.0, np.array(costs), np.array(now), np.array([20.0, 5.0]), names)
+        lines = lines_of(*told)
+        assert [line.text for line in lines] == [
+            "return 1.0",
+            f"cost heat {costs[0]:g} of 20",
+            f"cost noise {costs[1]:g} of 5",
+        ]
+        return captioned(grey, lines)
+
+    half, above = drawn(10.0, 5.0), drawn(0.0, 5.1)
+    whole = reach(half, 2, "kept")  # at its limit, which is not above it
+    assert reach(half, 1, "kept") == pytest.approx(whole / 2, abs=2) and whole > 60
+    assert reach(above, 1, "kept") == reach(above, 2, "kept") == 0
+    assert reach(above, 2, "broken") == whole
+    # The text of a constraint is red while the step costs it, and no other.
+    red = drawn(10.0, 5.0, now=(0.0, 1.0)).astype(int) - half
+    assert not red[:40].any() and red[40:].any()
+    free = lines_of(0.0, np.array([0.0]), np.zeros(1), np.array([0.0]), ("cost",))
+    assert (free[1].text, free[1].share) == ("cost 0 of 0", 0.0)
+
+
+def test_the_limit_in_a_film_is_the_last_of_a_schedule(painted_run: Path, tmp_path: Path) -> None:
+    two = {**FAST, "total_steps": 800, "cost_limit": "25@0, 4@400"}
+    cspo.train("test_video:make_painted", run_dir=tmp_path / "run", quiet=True, **two)
+    assert cspo.load(tmp_path / "run").cost_limit == [4.0]
+    film = cspo.record(tmp_path / "run", tmp_path / "a.gif", seed=1, deterministic=False)
+    texts: list[str] = []
+
+    def noted(picture: np.ndarray, lines: list[Line]) -> np.ndarray:
+        texts.append(lines[1].text)
+        return captioned(picture, lines)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cspo.use.record.captioned", noted)
+        again = cspo.record(tmp_path / "run", tmp_path / "b.gif", seed=1, deterministic=False)
+    assert again == film._replace(path=again.path) and len(texts) == 20
+    assert texts[0] == "cost 0 of 4" and {text.split(" of ")[1] for text in texts} == {"4"}
+    assert texts[-1] in {f"cost {film.costs[0][0] - last:g} of 4" for last in (0, 1)}
 
 
 def test_a_gymnasium_id_is_made_with_its_render_mode(painted_run: Path, tmp_path: Path) -> None:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import time
 from typing import Any
 
 from cspo.config import TrainConfig, to_dict
-from cspo.errors import CspoError
 from cspo.runs.files import write_text
 from cspo.runs.plain import read_json_table
 from cspo.runs.progress import as_row
+from cspo.runs.sinks import in_words
 from cspo.types import EpochReport
 
 MOST_PARAMETERS = 100  # in one call
 LONGEST = 500  # characters of one
+FAULTS = ("mlflow", "MLflow", "MLFLOW_TRACKING_URI says where it logs")
 
 
 class MLflow:
@@ -39,7 +38,7 @@ class MLflow:
 
     def write(self, report: EpochReport) -> None:
         """Log what is not there of one epoch."""
-        with _faults():
+        with in_words(*FAULTS):
             if self._client is None:
                 self._open()
             from mlflow.entities import Metric
@@ -97,16 +96,5 @@ class MLflow:
         """Say that nobody writes any more; a resumed run goes on all the same."""
         if self._client is not None:
             client, self._client = self._client, None
-            with _faults():
+            with in_words(*FAULTS):
                 client.set_terminated(self._id)
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """Say in words what MLflow does not accept."""
-    try:
-        yield
-    except Exception as fault:
-        if not type(fault).__module__.startswith("mlflow"):
-            raise
-        raise CspoError(f"MLflow: {fault} (MLFLOW_TRACKING_URI says where it logs).") from fault

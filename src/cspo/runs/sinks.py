@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
+from cspo.errors import CspoError
 from cspo.types import EpochReport
 
 
@@ -17,3 +20,14 @@ class Sink(Protocol):
     def close(self) -> None:
         """Release what is held; called once the run has ended, however it ended."""
         ...
+
+
+@contextmanager
+def in_words(package: str, title: str, advice: str) -> Iterator[None]:
+    """Say in a sentence what a service does not accept, by exceptions of its package."""
+    try:
+        yield
+    except Exception as fault:
+        if not type(fault).__module__.startswith(package):
+            raise
+        raise CspoError(f"{title}: {fault} ({advice}).") from fault

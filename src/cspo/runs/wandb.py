@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cspo.config import TrainConfig, to_dict
-from cspo.errors import CspoError
 from cspo.runs.files import write_text
 from cspo.runs.plain import read_json_table
 from cspo.runs.progress import as_row
+from cspo.runs.sinks import in_words
 from cspo.types import EpochReport
+
+ADVICE = "WANDB_MODE=offline logs into the run folder alone, --log csv not at all"
+FAULTS = ("wandb", "Weights & Biases", ADVICE)
 
 
 class WeightsAndBiases:
@@ -34,7 +35,7 @@ class WeightsAndBiases:
 
     def write(self, report: EpochReport) -> None:
         """Log one epoch, unless it is there."""
-        with _faults():
+        with in_words(*FAULTS):
             if self._run is None:
                 self._run = self._open()
             if report.steps > self._steps:
@@ -76,17 +77,5 @@ class WeightsAndBiases:
         """Finish the run there."""
         if self._run is not None:
             run, self._run = self._run, None
-            with _faults():
+            with in_words(*FAULTS):
                 run.finish()
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """Say in words what Weights & Biases does not accept."""
-    try:
-        yield
-    except Exception as fault:
-        if not type(fault).__module__.startswith("wandb"):
-            raise
-        advice = "WANDB_MODE=offline logs into the run folder alone, --log csv not at all"
-        raise CspoError(f"Weights & Biases: {fault} ({advice}).") from fault

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -23,14 +22,13 @@ from cspo.policy.network import Network
 from cspo.runs.trust import allowed_task
 from cspo.setup import copies_of, environment_for, make_environment
 from cspo.use.acting import Acting
+from cspo.use.caption import Line, captioned, lines_of
 from cspo.use.evaluate import environment_seed
 from cspo.use.load import load
 from cspo.use.video import FASTEST, VideoWriter, check_target
 
 LONGEST = 5000  # steps after which the film of an episode is cut
 USUAL_RATE = 30.0  # pictures per second of an environment that does not say
-QUIET, COSTLY = (255, 255, 255), (255, 150, 130)  # text of the caption, and where there is a cost
-SHADE = 0.4  # of the picture behind it
 
 
 class Recording(NamedTuple):
@@ -76,7 +74,7 @@ def record(
         height: Of the video in pixels; native tasks only.
         deterministic: Take the mean of the policy; False draws from it as training did.
         seed: As in `evaluate`: the same seed films the first episode that it counts.
-        caption: Write return and cost so far into the pictures.
+        caption: Write return and cost so far into the pictures, every cost against its limit.
         env: As in `evaluate`.
         cost_fn: The cost function, if the run used one.
         policy: As in `load`.
@@ -127,7 +125,7 @@ class _Film:
         self.fps = rate / self._stride
         self.video: VideoWriter | None = None  # closed, or discarded, with `opened`
 
-    def show(self, step: int, text: str, costly: bool) -> None:
+    def show(self, step: int, lines: list[Line]) -> None:
         if step % self._stride:
             return
         picture = self._draw()
@@ -136,7 +134,7 @@ class _Film:
             video = VideoWriter(self._path, self.fps, width, height)
             self.video = self._opened.enter_context(video)
         if self._caption:
-            picture = _captioned(picture, text, COSTLY if costly else QUIET)
+            picture = captioned(picture, lines)
         self.video.add(picture)
 
 
@@ -147,16 +145,17 @@ def _filmed_episodes(
     observation = env.reset(seed=environment_seed(seed))
     policy.seed(seed)
     while True:
-        total_return, total_cost, costly = 0.0, np.zeros(len(env.cost_names)), False
+        total_return, total_cost = 0.0, np.zeros(len(env.cost_names))
+        step_cost = total_cost
         for step in range(LONGEST):
             # Before the step: after the last one the environment already shows the next episode.
-            costs = ", ".join(f"{cost:g}" for cost in np.round(total_cost, 1))
-            film.show(step, f"return {total_return:.1f}   cost {costs}", costly)
+            told = (total_return, total_cost, step_cost, policy.cost_limit, policy.cost_names)
+            film.show(step, lines_of(*told))
             result = env.step(policy.act(observation, deterministic=deterministic))
             observation = result.observation
             total_return += float(result.reward[0])
-            total_cost += result.cost[0]
-            costly = bool((result.cost[0] > 0).any())
+            step_cost = result.cost[0].copy()
+            total_cost = total_cost + step_cost
             if result.terminated[0] or result.truncated[0]:
                 break
         else:
@@ -214,24 +213,3 @@ def _own_source(env: BatchEnv) -> tuple[Callable[[], Picture], float]:
     with ForeignCall("metadata", f"the environment {env.name}", single):
         rate = (getattr(single, "metadata", None) or {}).get("render_fps") or USUAL_RATE
         return draw, number(rate, "render_fps")
-
-
-def _captioned(picture: Picture, text: str, colour: tuple[int, int, int]) -> Picture:
-    """Return the picture with one line of text in its upper left corner, on a darkened strip."""
-    from PIL import Image, ImageDraw
-
-    font = _font(max(10, picture.shape[0] // 26))
-    gap = font.size // 2
-    width, height = math.ceil(font.getlength(text)) + 2 * gap, 2 * font.size
-    marked = picture.copy()
-    marked[:height, :width] = (SHADE * marked[:height, :width]).astype(np.uint8)
-    image = Image.fromarray(marked)
-    ImageDraw.Draw(image).text((gap, height // 2), text, fill=colour, font=font, anchor="lm")
-    return np.array(image)
-
-
-@functools.lru_cache(maxsize=4)
-def _font(size: int) -> Any:
-    from PIL import ImageFont
-
-    return ImageFont.load_default(size)

@@ -121,18 +121,18 @@ class App:
             if isinstance(what, Shelf):
                 return _json(what.answer(_whole(query.get("version"), -1)))
             shelf = self._first.what
-            running = isinstance(shelf, Shelf) and shelf.is_running(name)
+            status = shelf.status_of(name) if isinstance(shelf, Shelf) else None
             since = _whole(query.get("since"), 0)
-            return _json(what.answer(query.get("version", ""), since, running))
+            return _json(what.answer(query.get("version", ""), since, status))
         if part == "video" and isinstance(what, RunWatch) and what.video is not None:
             return Answer(what.video.kind, film=what.video)
         return None
 
     def _page(self, what: RunWatch | Shelf, name: str) -> Answer:
-        values: dict[str, Any] = {"version": __version__, "name": what.name, "base": "/"}
+        values: dict[str, Any] = {"version": __version__, "name": what.name, "key": what.key}
         if isinstance(what, Shelf):
             values |= {"description": what.description, "folder": str(self.path), "what": self.what}
-            return _html("shelf.html", **values)
+            return _html("shelf.html", base="/", **values)
         shelf = self._first.what
         values |= {
             "base": f"/run/{quote(name, safe='')}/" if name else "/",
@@ -165,9 +165,9 @@ def _json(data: Any) -> Answer:
 
 
 def _html(template: str, **values: Any) -> Answer:
-    return Answer(
-        "text/html; charset=utf-8", _templates().get_template(template).render(values).encode()
-    )
+    page = _templates().get_template(template).render(values)
+    # The name of a folder need not be text.
+    return Answer("text/html; charset=utf-8", page.encode(errors="backslashreplace"))
 
 
 @cache

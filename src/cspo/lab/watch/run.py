@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections import deque
@@ -12,6 +13,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from cspo.errors import CspoError
+from cspo.lab.study.state import RunStatus
 from cspo.lab.watch.charts import Chart, as_data, charts_of, columns_of
 from cspo.lab.watch.video import Video, newest_video
 from cspo.runs.files import is_locked
@@ -22,7 +24,7 @@ from cspo.runs.progress import constraint_columns
 from cspo.runs.settings import RunSettings
 from cspo.settings import build
 
-POINTS = 2000  # rows that are kept and drawn; of a longer run, one of every so many
+POINTS = 2000  # rows that are drawn, or up to twice as many; of a longer run, one of every so many
 ANSWER = 500  # rows in one answer
 NEWEST = 20  # epochs whose speed tells the time left
 Stamp = tuple[int, ...] | None
@@ -35,6 +37,11 @@ def stamp(path: Path) -> Stamp:
     except (OSError, ValueError):
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def page_key(*told: Any) -> str:
+    """Return a short text that differs wherever what is told differs."""
+    return hashlib.sha256(repr(told).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
 class RunFacts(NamedTuple):
@@ -81,6 +88,8 @@ class RunWatch:
         self._follower = Follower(folder)
         self.video: Video | None = None
         self._present = self._held = True
+        # Told apart from what another server, or this one before, called the same.
+        self._birth = time.time_ns()
         self._begin()
         self.update()
 
@@ -94,7 +103,6 @@ class RunWatch:
         self._latest: list[float] = []  # all columns of the newest row
         self._speeds: deque[float] = deque(maxlen=NEWEST)
         self._seen = self._violated = 0
-        self._version = f"{self._follower.generation}-{self._stride}-{len(self._columns)}"
 
     def update(self) -> bool:
         """Read what is new; returns whether there is more to read at once."""
@@ -136,42 +144,69 @@ class RunWatch:
         if self._seen % self._stride == 0:
             self._rows.append([values.get(name, math.nan) for name in self._columns])
         self._seen += 1
+        if len(self._rows) > 2 * POINTS:  # longer than its settings say
+            self._rows, self._stride = self._rows[::2], 2 * self._stride
 
-    def state(self, running: bool = False) -> str:
-        """Return how the run is; `running` if its study says that it goes on."""
+    @property
+    def key(self) -> str:
+        """What the head of the page tells, in short: another run needs another page."""
+        return page_key(self.name, self.facts.task, self.facts.algo, self.facts.seed)
+
+    @property
+    def _version(self) -> str:
+        return f"{self._birth:x}-{self._follower.generation}-{self._stride}-{len(self._columns)}"
+
+    @property
+    def _done(self) -> int:
+        """Epochs done."""
+        newest = dict(zip(self._follower.header, self._latest, strict=False))
+        return int(newest.get("epoch", -1)) + 1
+
+    def _state(self, status: RunStatus | None) -> str:
+        """Return how the run is; its study may know more than its folder."""
+        known = "" if status is None else status.state
         if not self._present:
             return "removed"
-        if self._held or running:
+        if self._held or known == "running":
             return "running"
-        if self._summary.get("finished") is True and self._seen:
+        if known == "failed":
+            return known
+        # The summary may be an older one: of a run that was then trained for longer, and stopped.
+        if self._summary.get("finished") is True and self._summary.get("epochs") == self._done > 0:
             return "finished"
-        return "stopped" if self._seen else "waiting"
+        return "stopped" if self._done else "waiting"
 
-    def answer(self, version: str = "", since: int = 0, running: bool = False) -> dict[str, Any]:
+    def answer(
+        self, version: str = "", since: int = 0, status: RunStatus | None = None
+    ) -> dict[str, Any]:
         """Return what the page does not have yet.
 
         Args:
             version: What the page has rows of.
             since: How many rows it has.
-            running: Whether the run's study says that the run goes on.
+            status: How the run is, as its study knows it.
         """
         if version != self._version or not 0 <= since <= len(self._rows):
             since = 0
         rows = self._rows[since : since + ANSWER]
         latest = dict(zip(self._follower.header, self._latest, strict=False))
-        done = int(latest.get("epoch", -1)) + 1
+        done, state = self._done, self._state(status)
+        rule = self._summary.get("stopped_by") if state == "finished" else None
+        epochs = self.facts.epochs if rule is None else done
         speed = fmean(self._speeds) if self._speeds else math.nan
-        steps_left = max(0, self.facts.epochs - done) * self.facts.steps_per_epoch
-        state = self.state(running)
+        steps_left = max(0, epochs - done) * self.facts.steps_per_epoch
         age = time.time() - self._follower.changed if self._follower.changed else math.nan
         film = self.video
         told: dict[str, Any] = {
+            "key": self.key,
             "name": self.name,
             "state": state,
+            "error": status.error if status is not None and state == "failed" else "",
+            "stopped_by": "" if rule is None else str(rule),
             "done": done,
-            "epochs": self.facts.epochs,
+            "epochs": epochs,
             "steps": latest.get("steps", 0),
-            "total_steps": self.facts.epochs * self.facts.steps_per_epoch,
+            "total_steps": epochs * self.facts.steps_per_epoch,
             "speed": speed,
             "seconds_left": steps_left / speed if state == "running" else math.nan,
             "age": max(0.0, age),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,7 @@ from cspo.errors import CspoError
 from cspo.lab.study.plan import Plan, PlannedRun
 from cspo.lab.study.state import RunStatus, StudyFolder, status_of
 from cspo.lab.study.view import Statuses
-from cspo.lab.watch.run import Stamp, facts_of, stamp
+from cspo.lab.watch.run import Stamp, facts_of, page_key, stamp
 from cspo.runs.files import is_locked
 from cspo.runs.folder import load_settings
 from cspo.runs.plain import without_nan
@@ -35,7 +36,8 @@ class Shelf:
         self._statuses = Statuses()
         self._stamps: dict[str, tuple[Any, ...]] = {}
         self._changed: dict[str, int] = {}  # the version that told of a run last
-        self._version = self._listed = 0
+        # Above whatever a server before this one had, whose page may still be open.
+        self._version = self._listed = time.time_ns() // 10**6
         self._runs: dict[str, PlannedRun] = {}
         self.update()
 
@@ -48,7 +50,7 @@ class Shelf:
                 status for name, status in self._statuses.items() if name in found
             )
             self._listed = self._version
-        running = self._running()
+        running = self._running(found)
         for name, run in found.items():
             stamps = (run, name in running, *self._stamps_of(run))
             if name in self._statuses and stamps == self._stamps.get(name):
@@ -65,10 +67,14 @@ class Shelf:
         run = self._runs.get(name)
         return None if run is None else self._folder(run)
 
-    def is_running(self, name: str) -> bool:
-        """Whether a run goes on."""
-        status = self._statuses.get(name)
-        return status is not None and status.state == "running"
+    def status_of(self, name: str) -> RunStatus | None:
+        """Return how far a run is."""
+        return self._statuses.get(name)
+
+    @property
+    def key(self) -> str:
+        """What the head of the page tells, in short: another folder needs another page."""
+        return page_key(self.name, self.description)
 
     def answer(self, version: int = -1) -> dict[str, Any]:
         """Return the runs that the page of this version does not know as they are."""
@@ -79,6 +85,7 @@ class Shelf:
         states = self._statuses.states
         shares = [status.share for status in self._statuses.values()]
         told = {
+            "key": self.key,
             "name": self.name,
             "version": self._version,
             "whole": not new,
@@ -98,7 +105,7 @@ class Shelf:
     def _find(self) -> Iterator[PlannedRun]:
         """Yield the runs there are: every folder below with settings in it."""
         with suppress(OSError), os.scandir(self.path) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir())
+            names = sorted(entry.name for entry in entries if entry.is_dir() and _is_text(entry))
             for name in names[:MOST_RUNS]:
                 with suppress(CspoError, OSError):
                     yield self._planned(name)
@@ -113,8 +120,8 @@ class Shelf:
         steps = facts.epochs * facts.steps_per_epoch
         return PlannedRun(name, facts.task, facts.algo, "", facts.seed, facts.epochs, steps, ())
 
-    def _running(self) -> set[str]:
-        folders = {name: self._folder(run) for name, run in self._runs.items()}
+    def _running(self, runs: dict[str, PlannedRun]) -> set[str]:
+        folders = {name: self._folder(run) for name, run in runs.items()}
         return {name for name, folder in folders.items() if is_locked(folder / ".lock")}
 
     def _stamps_of(self, run: PlannedRun) -> list[Stamp]:
@@ -160,7 +167,7 @@ class StudyShelf(Shelf):
     def _folder(self, run: PlannedRun) -> Path:
         return self._study.run(run)
 
-    def _running(self) -> set[str]:
+    def _running(self, runs: dict[str, PlannedRun]) -> set[str]:
         return self._study.running()
 
     def _stamps_of(self, run: PlannedRun) -> list[Stamp]:
@@ -168,6 +175,13 @@ class StudyShelf(Shelf):
 
     def _status(self, run: PlannedRun, running: set[str]) -> RunStatus:
         return self._study.status_of(run, running)
+
+
+def _is_text(entry: os.DirEntry[str]) -> bool:
+    """Whether a name can be part of an address."""
+    with suppress(UnicodeEncodeError):
+        return bool(entry.name.encode())
+    return False
 
 
 def _row(status: RunStatus, run: PlannedRun) -> dict[str, Any]:

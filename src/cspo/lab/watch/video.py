@@ -53,7 +53,8 @@ def _videos(folder: Path) -> list[Video]:
                 plain = path.suffix.lower() in KINDS and entry.is_file(follow_symlinks=False)
                 if plain and not hidden:
                     found = entry.stat(follow_symlinks=False)
-                    films.append(Video(path, found.st_mtime_ns, found.st_size))
+                    if found.st_size:
+                        films.append(Video(path, found.st_mtime_ns, found.st_size))
     except OSError:  # not there
         return []
     return films

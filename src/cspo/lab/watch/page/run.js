@@ -59,6 +59,8 @@ function tell(answer) {
 }
 
 function trouble(answer) {
+  if (answer.state === "failed") return answer.error || "This run has failed.";
+  if (answer.stopped_by) return "Ended before its last epoch by the rule " + answer.stopped_by;
   if (answer.state === "removed") return "The folder of this run is gone. What is shown is what it held.";
   const epoch = answer.speed ? answer.total_steps / Math.max(1, answer.epochs) / answer.speed : null;
   if (answer.state === "running" && epoch !== null && answer.age !== null && answer.age > Math.max(60, 10 * epoch)) {

@@ -103,7 +103,9 @@ export function ask(query, take) {
     try {
       const answer = await fetch(document.body.dataset.base + "data?" + query(), { cache: "no-store" });
       if (!answer.ok) throw new Error(String(answer.status));
-      pause = take(await answer.json());
+      const told = await answer.json();
+      if (told.key !== document.body.dataset.key) return location.reload(); // another run is shown here now
+      pause = take(told);
       since = null;
     } catch (fault) {
       if (!(fault instanceof TypeError) && !/^\d+$/.test(fault.message)) console.error(fault);
