@@ -21,9 +21,9 @@ import cspo
 from cspo.algorithms import registry
 
 ROOT = Path(__file__).parents[1]
-SECTIONS = "Start Learn Tasks How-to Reference Evidence Architecture Changelog".split()
+SECTIONS = ["Start", "Learn", "Tasks", "How-to", "Reference"]
+SECTIONS += ["Evidence", "Architecture", "Changelog"]
 PACKAGES = ("mkdocs", "material", "mkdocstrings", "nbclient", "nbformat", "ipykernel")
-FETCHED = ("img", "script", "link", "source", "iframe")  # what a browser loads by itself
 # The two notebooks are run as part of the build, where they or the package have changed.
 pytestmark = [
     pytest.mark.timeout(400),
