@@ -3,14 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SITE := $(VENV)/.site
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: help setup train test check evidence wheel compat format clean
+.PHONY: help setup train test check evidence site site-serve wheel compat format clean
 
 help:
 	@echo "make train   set up, then train CSPO on SafetyHalfCheetahVelocity-v1 for about two minutes"
 	@echo "make test    set up, then run the tests"
 	@echo "make check   set up, then lint and check types"
 	@echo "make evidence  set up, then write the reports and tables of results/ and docs/evidence/ anew; trains nothing"
+	@echo "make site    set up, then build the documentation into build/site, strictly; open build/site/index.html"
+	@echo "make site-serve  the same, shown at http://127.0.0.1:8000 and built anew when a page changes"
 	@echo "make wheel   set up, then build wheel and source distribution into dist/, alike wherever the commit is"
 	@echo "make compat  set up, then try the wheel on every Python here, and write docs/support.md"
 	@echo "make setup   create $(VENV) with pinned dependencies"
@@ -26,10 +30,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[site]'
+	@touch $@
+
 train: $(READY)
 	$(BIN)/cspo train SafetyHalfCheetahVelocity-v1 --total-steps 3_000_000
 
-test: $(READY)
+test: $(READY) $(SITE)
 	@sh scripts/system-packages.sh
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
@@ -41,6 +49,12 @@ check: $(READY)
 
 evidence: $(READY)
 	$(BIN)/python docs/make_evidence.py
+
+site: $(SITE)
+	$(MKDOCS) build --strict
+
+site-serve: $(SITE)
+	$(MKDOCS) serve
 
 wheel: $(READY)
 	$(BIN)/python scripts/make_packages.py

@@ -3,7 +3,7 @@
 make evidence
 
 Every folder of results/ with a study.toml gets its report anew (tables, figures, page). Then the
-tables in docs/evidence/*.md, docs/suite-runs.md and README.md are replaced, those between
+tables in docs/evidence/*.md and docs/suite-runs.md are replaced, those between
 `<!-- table STUDY/NAME -->` and `<!-- end -->`; STUDY+STUDY takes the runs of both together.
 """
 
@@ -54,11 +54,8 @@ def studies(root: Path) -> list[Path]:
 
 def pages(root: Path) -> list[Path]:
     """Return the pages that hold tables."""
-    readme = root / "README.md"
-    return [
-        *sorted((root / "docs" / "evidence").glob("*.md")),
-        *(page for page in (root / "docs" / "suite-runs.md", readme) if page.is_file()),
-    ]
+    docs = root / "docs"
+    return sorted([*(docs / "evidence").glob("*.md"), *docs.glob("suite-runs.md")])
 
 
 class Tables:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
+
+import cspo
+from cspo.runs.files import write_text
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 SECONDS = 300  # for one cell; on an idle machine they take a few
@@ -21,28 +25,39 @@ def pages(cache: Path) -> dict[str, str]:
 
 def page(file: Path, cache: Path) -> str:
     """Return a notebook as Markdown, with its outputs."""
-    import cspo
-
-    content = file.read_bytes()
-    kept = cache / f"{file.stem}-{hashlib.sha256(content).hexdigest()[:16]}-{cspo.__version__}.md"
+    kept = cache / f"{file.stem}-{_state(file)}.md"
     if not kept.is_file():
-        text = to_markdown(run(content.decode()), file.name)
+        text = to_markdown(run(file.read_text(encoding="utf-8")), file.name)
         cache.mkdir(parents=True, exist_ok=True)
-        kept.write_text(text, encoding="utf-8")
+        write_text(kept, text)
     return kept.read_text(encoding="utf-8")
+
+
+def _state(file: Path) -> str:
+    """Return a digest of all that decides what a notebook prints: itself, the package, this."""
+    package = Path(cspo.__file__).parent
+    digest = hashlib.sha256()
+    for source in (file, Path(__file__), *sorted(package.rglob("*.py"))):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def run(notebook: str) -> Any:
     """Return a notebook with the outputs of its cells, run in an empty folder."""
-    import tempfile
-
     import nbclient
     import nbformat
+    from traitlets.config import Config
 
     nodes = nbformat.reads(notebook, as_version=4)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as sockets:
+        # Sockets of files, not of the network: nobody else can connect, and none is needed.
+        kernel = {"transport": "ipc", "ip": f"{sockets}/k"}
         client = nbclient.NotebookClient(
-            nodes, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}
+            nodes,
+            timeout=SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": folder}},
+            config=Config({"KernelManager": kernel}),
         )
         return client.execute()
 
