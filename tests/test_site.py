@@ -26,7 +26,7 @@ SECTIONS += ["Evidence", "Architecture", "Changelog"]
 PACKAGES = ("mkdocs", "material", "mkdocstrings", "nbclient", "nbformat", "ipykernel")
 # The two notebooks are run as part of the build, where they or the package have changed.
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(600),
     pytest.mark.skipif(
         any(importlib.util.find_spec(name) is None for name in PACKAGES),
         reason="what the site is built with is not installed: make site",

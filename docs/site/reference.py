@@ -118,7 +118,7 @@ def kind_of(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(f"`{one}`" for one in arguments)
     if origin is tuple:
-        return f"list of {kind_of(arguments[0])}s"
+        return f"list of {kind_of(arguments[0]).removesuffix(' or `none`')}s"
     if origin is dict:
         return "table"
     if arguments:  # X | None

@@ -26,6 +26,7 @@ PAGES = {
 }
 FENCE = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)")
+FILE_NAME = re.compile(r"^\[(?:[\w.-]*/)*([\w-]+)\.(?:md|ipynb)\]$")
 
 
 class WrongLink(Exception):
@@ -112,7 +113,8 @@ def rewritten(page: str, uri: str, text: str) -> str:
     for match in links(text):
         target, anchor = target_on_site(page, match)
         relative = os.path.relpath(target, os.path.dirname(uri) or ".")
-        parts += [text[done : match.start()], match["text"], "(", relative]
+        words = FILE_NAME.sub(r"[\1]", match["text"])  # a page of the site is no .md file
+        parts += [text[done : match.start()], words, "(", relative]
         parts += [f"#{anchor}" if anchor else "", ")"]
         done = match.end()
     return "".join([*parts, text[done:]])
@@ -135,7 +137,7 @@ def source_page(path: str) -> str:
     except ClassNotFound:
         lexer = TextLexer(stripnl=False)
     lines = highlight(text, lexer, HtmlFormatter(nowrap=True)).splitlines()
-    numbered = "\n".join(
+    numbered = "".join(  # each a block of its own
         f'<span class="line" id="L{number}"><a href="#L{number}">{number:4d}</a> {line}</span>'
         for number, line in enumerate(lines, 1)
     )

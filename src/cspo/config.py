@@ -102,7 +102,7 @@ def make_config(
 ) -> TrainConfig:
     """Return validated settings for a task and an algorithm.
 
-    Example:
+    Examples:
         >>> config = cspo.make_config("SafetyHopperVelocity-v1", "ppo-lag", cost_limit=25, passes=5)
         >>> config.passes, config.update.passes, config.epochs
         (5, 5, 500)

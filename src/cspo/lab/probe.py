@@ -79,7 +79,7 @@ def probe(
 ) -> ProbeResult:
     """Train briefly without a limit, and propose limits.
 
-    Example:
+    Examples:
         >>> found = cspo.probe("my_env:make")
         >>> found.cost_limit, found.proposals[0].limits  # to begin with; tight, moderate, loose
 

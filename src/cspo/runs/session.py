@@ -55,7 +55,7 @@ def train(
 ) -> Summary:
     """Train a policy and keep the run in a folder.
 
-    Example:
+    Examples:
         >>> summary = cspo.train("SafetyHopperVelocity-v1", cost_limit=25, total_steps=1e6)
         >>> summary.episode_return, summary.cost, summary.run_dir
 
@@ -130,7 +130,7 @@ def resume(
 ) -> Summary:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
-    Example:
+    Examples:
         >>> cspo.resume("runs/mine", total_steps=2e6)
 
     Args:

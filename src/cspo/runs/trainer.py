@@ -35,7 +35,7 @@ class Trainer(Loop):
     were made here. A run that reached its end is closed by itself, unless in a `with`; so is a
     trainer that nobody holds any more. A user's environment is never closed.
 
-    Example:
+    Examples:
         >>> config = cspo.make_config("SafetyHopperVelocity-v1", cost_limit=25)
         >>> with cspo.Trainer(config, run_dir="runs/mine") as trainer:
         ...     for report in trainer:
@@ -98,7 +98,7 @@ class Trainer(Loop):
     ) -> Trainer:
         """Continue a run from its newest readable checkpoint, exactly as if it had never stopped.
 
-        Example:
+        Examples:
             >>> for report in cspo.Trainer.resume("runs/mine", total_steps=2e6):
             ...     print(report.epoch, report.cost)
 

@@ -206,7 +206,7 @@ def load(
 ) -> TrainedPolicy[ActionType]:
     """Return the policy of a run.
 
-    Example:
+    Examples:
         >>> policy = cspo.load("runs/mine")
         >>> observation, info = env.reset(seed=0)
         >>> action = policy(observation)  # as env.step takes it
