@@ -45,18 +45,18 @@ class Schedule:
 
     points: tuple[Point, ...]
 
-    def __post_init__(self) -> None:
-        """Refuse what is no schedule.
+    def __init__(self, points: Iterable[Point | tuple[float, float]]) -> None:
+        """Take points, and refuse what is no schedule.
 
         Raises:
             CspoError: Tells what is wrong.
         """
-        points = tuple(Point(float(p[0]), *p[1:]) for p in self.points)
-        wrong = _wrong(points)
+        given = tuple(Point(float(p[0]), *p[1:]) for p in points)
+        wrong = _wrong(given)
         if wrong:
             raise CspoError(f"That is no schedule of a cost limit: {wrong}.")
-        points = tuple(point._replace(steps=int(point.steps)) for point in points)
-        object.__setattr__(self, "points", points)  # frozen
+        whole = tuple(point._replace(steps=int(point.steps)) for point in given)
+        object.__setattr__(self, "points", whole)  # frozen
 
     @classmethod
     def parse(cls, text: str) -> Schedule:
