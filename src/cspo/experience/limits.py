@@ -35,27 +35,30 @@ class Point(NamedTuple):
     linear: bool = False  # whether the way to it from the point before is a line, not a step
 
 
-@dataclass(frozen=True)
+Given = tuple[float, float] | tuple[float, float, bool]  # what is taken as a point
+
+
+@dataclass(frozen=True, init=False)
 class Schedule:
     """A limit that moves with the environment steps, such as `Schedule([(25, 0), (15, 2e6)])`.
 
     Attributes:
-        points: `Point(limit, steps, linear)`, or tuples like it, the first at 0 steps.
+        points: `Point(limit, steps, linear)`, the first at 0 steps.
     """
 
     points: tuple[Point, ...]
 
-    def __init__(self, points: Iterable[Point | tuple[float, float]]) -> None:
-        """Take points, and refuse what is no schedule.
+    def __init__(self, points: Iterable[Given]) -> None:
+        """Take points: tuples of limit, steps and, if a line leads there, True.
 
         Raises:
             CspoError: Tells what is wrong.
         """
-        given = tuple(Point(float(p[0]), *p[1:]) for p in points)
-        wrong = _wrong(given)
+        made = tuple(Point(float(p[0]), *p[1:]) for p in points)  # type: ignore[arg-type]  # below
+        wrong = _wrong(made)
         if wrong:
             raise CspoError(f"That is no schedule of a cost limit: {wrong}.")
-        whole = tuple(point._replace(steps=int(point.steps)) for point in given)
+        whole = tuple(point._replace(steps=int(point.steps)) for point in made)
         object.__setattr__(self, "points", whole)  # frozen
 
     @classmethod
