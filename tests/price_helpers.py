@@ -15,7 +15,7 @@ from gymnasium.spaces import Box
 from probe_envs import Array, Probe
 
 import cspo
-from cspo.algorithms import forecast, get_algorithm, sensitivity
+from cspo.algorithms import forecast, get_algorithm, patience, sensitivity
 from cspo.algorithms.learner import FitResult
 from cspo.types import Batch, Discount
 
@@ -75,9 +75,9 @@ class WrittenFilter:
 class WrittenPrice:
     """One constraint or two; `before` sets the price of an epoch, `after` sees what it changed."""
 
-    def __init__(self, K: int, alpha: Sequence[float], patience: float) -> None:
-        self.K, self.alpha, self.patience = K, list(alpha), patience
-        self.c, self.eta = [0.0] * K, [0.0] * K
+    def __init__(self, K: int, alpha: Sequence[float], epochs: float) -> None:
+        self.K, self.alpha, self.patience = K, list(alpha), epochs
+        self.c, self.held, self.eta = [0.0] * K, [0] * K, [0.0] * K
         self.known, self.filters = [False] * K, [WrittenFilter() for _ in range(K)]
         self.shared, self.total = np.full((2, 1 + K, 1 + K), np.nan)
         self.slope, self.weight, self.log_eta = [0.0] * K, [0.0] * K, None
@@ -161,8 +161,16 @@ class WrittenPrice:
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
             level.answer = found["S"][i] * found["natural"][i]
             held_down = wanted[i] > level.gain * found["natural"][i]
-            self.c[i] = max(0.0, self.c[i] + (1.0 if held_down else -1.0) / self.patience)
+            self.c[i] = self._spent(self.c[i], self.held[i], held_down)
+            self.held[i] = self.held[i] + 1 if held_down else 0
         return found
+
+    def _spent(self, c: float, held: int, held_down: bool) -> float:
+        if not held_down:
+            return max(0.0, c - (c / 2.0 if c > 2.0 else 1.0) / self.patience)
+        late = held - self.patience
+        growth = np.e ** (late / self.patience) if late > 0.0 else 1.0
+        return float(min(c + growth / self.patience, patience.MOST))
 
     def after(self, change: Array, lam: Array) -> None:
         """See the change of the surrogates (1 + K,) over the update."""

@@ -41,6 +41,7 @@ from price_helpers import (
 from probe_envs import Probe, RandomWalk
 
 from cspo.algorithms.forecast import BOUNDS, LIMIT, Forecast
+from cspo.algorithms.patience import MOST, Patience
 from cspo.algorithms.sensitivity import DAMPING, MEMORY, SHARED, Sensitivity, halves
 from cspo.algorithms.surrogates import clipped_cost, clipped_reward
 from cspo.runs import checkpoint
@@ -139,7 +140,7 @@ def test_update_follows_the_equations_over_several_epochs(K: int, alpha: Any) ->
             np.testing.assert_allclose(ours, expected[key], rtol=5e-4, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(algorithm.multiplier, expected["lam"], rtol=5e-4, atol=1e-6)
         np.testing.assert_allclose(algorithm.forecast.J, expected["J"], rtol=5e-4, atol=1e-6)
-        np.testing.assert_allclose(algorithm.c, written.c, rtol=1e-12)
+        np.testing.assert_allclose(algorithm.patience.c, written.c, rtol=1e-12)
         prices.append(expected["lam"])
 
         # The loss, by its values: -L_R + lam L_C over 1 + lam / natural, of clipped surrogates.
@@ -479,7 +480,7 @@ def one_more(plant: LinearPlant, state: Any, J: float, **settings: Any) -> dict[
     algorithm.load_state_dict(state)
     report = algorithm.update(plant.batch(J=[J]), np.array([J]), np.array([LIMIT]))
     plant.theta = theta
-    return report | {"lam": algorithm.multiplier[0], "c": algorithm.c[0]}
+    return report | {"lam": algorithm.multiplier[0], "c": algorithm.patience.c[0]}
 
 
 def prepared(epochs: int = 6, **settings: Any) -> tuple[LinearPlant, Any]:
@@ -512,22 +513,55 @@ def test_each_constraint_has_its_own_alpha() -> None:
 def test_patience_is_spent_while_it_holds_the_price_down_and_comes_back() -> None:
     patience, far = 20.0, LIMIT + 100.0
     plant, state = prepared(patience=patience)
-    spent = [float(state["c"][0])]
+    spent = [float(state["patience"]["c"][0])]
     assert spent == [0.0]
     for _ in range(8):
         report = one_more(plant, state, far, patience=patience)
         bound = (report["gain"] + spent[-1]) * report["price_natural"]
         assert report["price_push"] == pytest.approx(bound)
         spent.append(report["c"])
-        state = state | {"c": np.array([report["c"]])}
+        state = with_spent(state, report["c"])
     np.testing.assert_allclose(np.diff(spent), 1.0 / patience)
     for J in (LIMIT + 1e-3, LIMIT - 5.0):  # asks for little, or for nothing
-        state = state | {"c": np.array([spent[-1]])}
+        state = with_spent(state, spent[-1])
         back = []
         for _ in range(10):
             back.append(one_more(plant, state, J, patience=patience)["c"])
-            state = state | {"c": np.array([back[-1]])}
+            state = with_spent(state, back[-1])
         assert back[0] < spent[-1] and (np.diff(back) <= 0.0).all() and back[-1] == 0.0
+
+
+def with_spent(state: Any, c: float) -> Any:
+    return state | {"patience": state["patience"] | {"c": np.array([c])}}
+
+
+def spend(patience: Patience, m: float, holds: Any, epochs: int) -> Array:
+    """Return c (epochs, K), when the bound holds (K,) in all of them."""
+    return np.array([(patience.spend(np.array(holds), m), patience.c)[1] for _ in range(epochs)])
+
+
+@pytest.mark.parametrize("m", [4.0, 10.0, 25.0])
+def test_patience_ends_the_price_then_grows_e_fold_in_as_many_epochs_again(m: float) -> None:
+    c = spend(Patience(1), m, [True], int(4 * m) + 1)[:, 0]
+    evenly = int(m) + 1
+    np.testing.assert_allclose(c[:evenly], np.arange(1, evenly + 1) / m)
+    late = np.diff(c[evenly - 1 :])
+    np.testing.assert_allclose(late[1:] / late[:-1], np.exp(1.0 / m))
+    # In closed form: a geometric series after the first m + 1 epochs.
+    k, q = np.arange(1, len(late) + 1), np.exp(1.0 / m)
+    np.testing.assert_allclose(c[evenly:], c[evenly - 1] + q * (q**k - 1.0) / (q - 1.0) / m)
+
+
+def test_patience_stays_finite_comes_back_and_starts_anew_after_one_calm_epoch() -> None:
+    both = Patience(2)
+    c = spend(both, 5.0, [True, False], 500)
+    assert c[-1].tolist() == [MOST, 0.0] and np.isfinite(c).all()
+    calm = spend(both, 5.0, [False, False], 80)[:, 0]
+    high = calm > 2.0
+    np.testing.assert_allclose(calm[high], MOST * 0.9 ** np.arange(1, high.sum() + 1))
+    np.testing.assert_allclose(-np.diff(calm[~high][calm[~high] > 0.0]), 0.2)
+    assert calm[-1] == 0.0
+    np.testing.assert_allclose(np.diff(spend(both, 5.0, [True, True], 6), axis=0), 0.2)
 
 
 # ---------------------------------------------------------------- exact resume

@@ -10,7 +10,7 @@
     w = 1/S  S = eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
     K        gain of the filter behind J: near 1 where the cost is measured well, less where not
     natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
-    c        1 / `patience` more after an epoch in which that bound holds the price down, else less
+    c        grows while that bound holds the price down, the faster the longer: `patience.py`
 
 At a KKT point J = d and lam = rho = lambda*. The paper's penalty is the third part: its gradient is
 alpha w [g]_+ grad g with w = 1 / ||grad g||^2; here it has no hinge, so that the price falls off
@@ -33,6 +33,7 @@ import numpy as np
 from cspo.algorithms.cspo_paper import CSPOPaper, PaperSettings
 from cspo.algorithms.forecast import Forecast
 from cspo.algorithms.learner import Learner, Loss
+from cspo.algorithms.patience import Patience
 from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.sensitivity import Sensitivity
 from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
@@ -50,8 +51,8 @@ class CSPOConfig(PaperSettings):
     alpha: tuple[float, ...] = (1.0,)
     """Fraction of the violation each epoch aims to remove, one value or one per constraint."""
     patience: float = setting(10.0, positive)
-    """Epochs above the limit in which the price may rise by one natural price: how long a policy
-    may go on learning outside the limit."""
+    """Epochs above the limit in which the price may rise by one natural price; after that it rises
+    e-fold in as many: how long a policy may go on learning outside the limit."""
     metric: Literal["euclidean", "fisher"] = "euclidean"
     """Metric in which gradients are multiplied; fisher needs conjugate gradients in each epoch."""
 
@@ -71,7 +72,7 @@ class CSPO(Remembers):
     summary = "PPO with a price on cost, set by the cost's measured sensitivity"
     traits = Traits("first", "price")
     forms: ClassVar[dict[str, Any]] = {"paper": CSPOPaper}
-    remembered = ("multiplier", "c", "sensitivity", "forecast")
+    remembered = ("multiplier", "sensitivity", "forecast", "patience")
 
     def __init__(
         self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
@@ -80,7 +81,7 @@ class CSPO(Remembers):
         self.config, self.learner = config, learner
         self.alpha = np.broadcast_to(np.asarray(config.alpha, dtype=np.float64), (num_costs,))
         self.sensitivity, self.forecast = Sensitivity(num_costs), Forecast(num_costs)
-        self.multiplier, self.c = np.zeros(num_costs), np.zeros(num_costs)
+        self.multiplier, self.patience = np.zeros(num_costs), Patience(num_costs)
         self.cost_unit = self.forecast.cost_unit
 
     def update(self, batch: Batch, J_c: FloatArray, d: FloatArray) -> dict[str, float]:
@@ -91,7 +92,7 @@ class CSPO(Remembers):
         S, natural = sense.S, sense.natural
         hold = np.maximum(sense.rho + delta * natural, 0.0)
         wanted = np.divide(J - d, S, out=np.zeros_like(S), where=S > 0.0)  # w (J - d)
-        push = self.alpha * (np.minimum(wanted, natural) * K + self.c * natural)
+        push = self.alpha * (np.minimum(wanted, natural) * K + self.patience.c * natural)
         # Before any cost, and before the first update, nothing is known of the price.
         lam = sense.prices(hold, push) * (batch.any_cost & (S > 0.0))
 
@@ -102,8 +103,8 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        spent = np.where(wanted > natural, 1.0, -1.0) / self.config.patience
-        self.c, self.multiplier = np.maximum(0.0, self.c + spent), lam
+        self.patience.spend(wanted > natural, self.config.patience)
+        self.multiplier = lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("price_rho", sense.rho),
