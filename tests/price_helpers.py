@@ -167,7 +167,7 @@ class WrittenPrice:
 
     def _spent(self, c: float, held: int, held_down: bool) -> float:
         if not held_down:
-            return max(0.0, c - (c / 2.0 if c > 2.0 else 1.0) / self.patience)
+            return max(0.0, c - (c if c > 1.0 else 1.0) / self.patience)
         late = held - self.patience
         growth = np.e ** (late / self.patience) if late > 0.0 else 1.0
         return float(min(c + growth / self.patience, patience.MOST))

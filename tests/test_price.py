@@ -557,8 +557,8 @@ def test_patience_stays_finite_comes_back_and_starts_anew_after_one_calm_epoch()
     c = spend(both, 5.0, [True, False], 500)
     assert c[-1].tolist() == [MOST, 0.0] and np.isfinite(c).all()
     calm = spend(both, 5.0, [False, False], 80)[:, 0]
-    high = calm > 2.0
-    np.testing.assert_allclose(calm[high], MOST * 0.9 ** np.arange(1, high.sum() + 1))
+    high = calm > 1.0
+    np.testing.assert_allclose(calm[high], MOST * 0.8 ** np.arange(1, high.sum() + 1))
     np.testing.assert_allclose(-np.diff(calm[~high][calm[~high] > 0.0]), 0.2)
     assert calm[-1] == 0.0
     np.testing.assert_allclose(np.diff(spend(both, 5.0, [True, True], 6), axis=0), 0.2)

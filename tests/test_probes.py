@@ -161,8 +161,8 @@ def test_cspo_recovers_from_an_infeasible_start_and_stays() -> None:
     reports = list(trainer(tradeoff, "cspo", 30.0, 70, start=0.6, patience=10.0))
     assert reports[0].cost[0] > 75.0
     safe = first_safe(reports)
-    assert safe <= 55  # 41 to 51 over eight seeds
-    assert 25.0 < late_mean(reports, "cost") < 30.0  # 27.6 to 29.2: the margin is 1.2 to 2
+    assert safe <= 45  # 31 to 39 over eight seeds
+    assert 25.0 < late_mean(reports, "cost") < 30.0  # 27.3 to 28.6: the margin is 1.2 to 2
     # The price does it: high under violation, and that which holds the cost afterwards.
     prices = [report.multiplier[0] for report in reports]
     assert max(prices[:safe]) > 2.0 * np.mean(prices[-15:])
