@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,14 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache()))
 def _one_thread() -> None:
     """Train as the library does, on one thread: more are slower at this size."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def no_pictures() -> Iterator[None]:
+    """Leave curve.png out in a whole file: drawing takes longer than the trainings of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cspo.runs.curves.draw_curve", lambda run: run)
+        yield
 
 
 def unpack(flat: Any, sizes: Sequence[int]) -> tuple[list[tuple[Any, Any]], Any]:

@@ -23,6 +23,7 @@ from cspo.use.export import compare as comparing
 from cspo.use.export.exported import ExportedPolicy
 
 pytest.importorskip("onnxruntime", reason="pip install 'cspo[export]'")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 SPACES = {
     **ACTION_SPACES,
     "bounded": Box(np.float32([-3.0, 0.5]), np.float32([1.0, 0.75]), dtype=np.float32),

@@ -31,6 +31,7 @@ from cspo.policy.scaling import ActionScaling
 from cspo.policy.settings import PolicySettings
 from cspo.runs.checkpoint import list_checkpoints
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 SMALL: dict[str, Any] = {
     "num_envs": 3,
     "steps_per_epoch": 90,

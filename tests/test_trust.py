@@ -28,6 +28,7 @@ from cspo.lab.study.worker import work
 from cspo.runs import trust
 from cspo.runs.folder import load_config
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 EVIL = """
 import pathlib
 pathlib.Path({pwned!r}).touch()

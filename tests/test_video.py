@@ -22,6 +22,7 @@ from cspo.use.caption import Line, captioned, lines_of
 from cspo.use.video import VideoWriter
 
 av = pytest.importorskip("av")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 FAST = {**SMALL, "total_steps": 400}
 
 
