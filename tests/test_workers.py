@@ -24,6 +24,7 @@ from cspo.envs.settings import WorkerSettings
 from cspo.errors import CspoError, EnvironmentFault
 from cspo.experience.rollout import collect, finished_episodes
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 EPOCHS = 3
 SHORT = {**SMALL, "steps_per_epoch": 400, "total_steps": 400 * EPOCHS, "hidden_sizes": (4,)}
 FAILING = "worker_envs:Failing"
