@@ -71,7 +71,9 @@ def processor_seconds(*words: str) -> float:
 def test_starting_is_fast(words: tuple[str, ...]) -> None:
     """0.3 s; on a machine where Gymnasium alone takes most of that, half as much again."""
     known = ("-c", "import gymnasium")  # whose registry the tasks go to
-    times = [(processor_seconds(*words), processor_seconds(*known)) for _ in range(5)]
+    times: list[tuple[float, float]] = []
+    while len(times) < 5 and min(times, default=(1.0,))[0] >= 0.3:  # below it no more is asked
+        times.append((processor_seconds(*words), processor_seconds(*known)))
     ours, theirs = map(min, zip(*times, strict=True))
     assert ours < max(0.3, 1.5 * theirs), times
 

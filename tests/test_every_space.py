@@ -35,7 +35,8 @@ SETTINGS: dict[str, Any] = {
 def test_stopped_after_an_epoch_it_ends_where_the_undisturbed_run_does(
     algo: str, space: str
 ) -> None:
-    config = cspo.make_config("<SpaceEnv>", algo, total_steps=800, threads=1, **SETTINGS)
+    sizes = SETTINGS | {"steps_per_epoch": 200, "total_steps": 400, "minibatch_size": 64}
+    config = cspo.make_config("<SpaceEnv>", algo, threads=1, **sizes)
 
     def trainer() -> Trainer:
         return Trainer(config, env=lambda: SpaceEnv(space))

@@ -19,13 +19,13 @@ from cspo.envs.physics.simulated import SimulatedEnv
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.progress import read_progress
 
-EPISODE, EPOCHS = 20, 5
+EPISODE, EPOCHS = 10, 5
 TASKS = (*DIAGONAL, "SafetyWalker2dVelocity-v1")
 # Each epoch is one episode of each of four copies, short enough for all of them in half a minute.
 SETTINGS: dict[str, Any] = SMALL | {
     "steps_per_epoch": 4 * EPISODE,
     "total_steps": 4 * EPISODE * EPOCHS,
-    "minibatch_size": 40,
+    "minibatch_size": 20,
     "env_options": {"time_limit": EPISODE},
     "cost_limit": (0.5,),
     "keep_checkpoints": EPOCHS,
