@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,6 +26,9 @@ Array = NDArray[np.float64]
 
 # The marks of runs that tests start are kept apart from the user's, and processes inherit it.
 os.environ.setdefault("CSPO_STATE_DIR", tempfile.mkdtemp(prefix="cspo-state-"))
+# A shell starts what it runs in the background deaf to Ctrl-C, and processes inherit that, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Some tests give processes another cache folder: what is compiled stays where it is all the same.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache()))
 
