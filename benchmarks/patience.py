@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,10 @@ RATE = 0.1  # of violation, asked for
 
 
 class Even(Patience):
-    """Patience without end: c grows and falls by the same share in every epoch."""
+    """As it was at first: c moves by the same share in every epoch, and the brake acts on it."""
 
-    def spend(self, holds: FloatArray, patience: float) -> None:
-        """Take in whether the bound held each price down."""
+    def spend(self, holds: Any, level: FloatArray, patience: float) -> None:
+        """Take in whether the bound held each price down; how far above does not matter."""
         self.c = np.maximum(0.0, self.c + np.where(holds, 1.0, -1.0) / patience)
 
 
@@ -68,7 +69,7 @@ def run(plant: Plant, spent: Patience, patience: float) -> dict[str, float]:
     forecast, margin = Forecast(RUNS), Margin(RATE, RUNS)
     forecast.unit[:] = 1.0
     J, natural = np.full(RUNS, plant.start), np.full(RUNS, plant.natural)
-    costs, levels, window = [], [], []
+    costs, levels, prices, window = [], [], [], []
     for t in range(plant.epochs):
         S, holds, overrated = plant.at(t)
         y = np.maximum(J + plant.episodes * rng.standard_normal(RUNS), 0.0)
@@ -79,12 +80,14 @@ def run(plant: Plant, spent: Patience, patience: float) -> dict[str, float]:
         seen, K, delta, aim = forecast.update(SimpleNamespace(epoch_cost=y, cost_error=error), aim)  # type: ignore[arg-type]
         measured = S * overrated * np.exp(0.3 * rng.standard_normal(RUNS))
         wanted, hold = (seen - aim) / measured, np.maximum(plant.rho + delta * natural, 0.0)
-        push = np.minimum(wanted, natural) * K + spent.c * natural
-        lam = np.maximum(hold + push, 0.0)
+        push = K * np.minimum(wanted, natural)
+        braked = spent.c * natural if isinstance(spent, Even) else 0.0
+        lam = np.maximum(hold + push + braked, 0.0) + spent.c * natural - braked
         forecast.expect(measured * (hold - lam), measured * natural)
-        spent.spend(wanted > natural, patience)
+        spent.spend(wanted > natural, 1.0 + (seen - aim) / LIMIT, patience)
         costs.append(J_c)
         levels.append(J)
+        prices.append(lam)
         noise = plant.update * min(1.0 - t / plant.epochs + 0.1, 1.0)
         J = np.maximum(J + S * (holds - lam) + noise * rng.standard_normal(RUNS), 0.0)
     late, half = int(0.3 * plant.epochs), plant.epochs // 2
@@ -95,18 +98,19 @@ def run(plant: Plant, spent: Patience, patience: float) -> dict[str, float]:
         "worst": float(np.max(costs[late:], axis=0).mean()),
         "cost, 2nd half": float(level[half:].mean()),
         "its swing": float(level[half:].std(axis=0).mean()),
+        "the price's": float(np.array(prices)[half:].std(axis=0).mean()),
     }
 
 
 def main() -> None:
     """Print a table."""
-    columns = ("kept after", "VF", "worst", "cost, 2nd half", "its swing")
+    columns = ("kept after", "VF", "worst", "cost, 2nd half", "its swing", "the price's")
     print("| plant | epochs | patience | " + " | ".join(columns) + " |")
     print("|---|---|---|" + "---|" * len(columns))
     for plant in PLANTS:
         for kind, patience in ((Even, 10.0), (Patience, 5.0), (Patience, 10.0), (Patience, 20.0)):
             found = run(plant, kind(RUNS), patience)
-            name = f"{patience:.0f}" + (", without end" if kind is Even else "")
+            name = f"{patience:.0f}" + (", at first" if kind is Even else "")
             numbers = " | ".join(f"{found[key]:.2f}" for key in columns)
             print(f"| {plant.name} | {plant.epochs} | {name} | {numbers} |")
 

@@ -126,6 +126,7 @@ class WrittenPrice:
         K = self.K
         self._average(g1, g2, live)
         found = {name: np.zeros(K) for name in ("rho", "S", "delta", "hold", "push", "lam", "J")}
+        found["patience"] = np.zeros(K)
         found |= {"natural": np.ones(K), "gain": np.ones(K)}
         seen = [i for i in range(K) if self.known[i]]
         self.bb = np.diag(np.full(K, np.nan))
@@ -149,28 +150,33 @@ class WrittenPrice:
             found["hold"][i] = max(found["rho"][i] + found["delta"][i], 0.0)
             if found["S"][i] > 0.0:
                 wanted[i] = level.gain * (level.x[0] - d[i] / unit) / found["S"][i]
-            bounded = min(wanted[i], level.gain * found["natural"][i])
-            found["push"][i] = self.alpha[i] * (bounded + self.c[i] * found["natural"][i])
+            found["push"][i] = self.alpha[i] * min(wanted[i], level.gain * found["natural"][i])
+            found["patience"][i] = self.alpha[i] * self.c[i] * found["natural"][i]
         if seen:
             q = bb @ found["hold"][seen] + np.diag(bb) * found["push"][seen]
             lam = smallest_prices(bb, q)
             for at, i in enumerate(seen):
-                found["lam"][i] = lam[at] if live[i] and found["S"][i] > 0.0 else 0.0
+                if live[i] and found["S"][i] > 0.0:
+                    found["lam"][i] = lam[at] + found["patience"][i]
             change = bb @ (found["hold"] - found["lam"])[seen]
         for i, level in enumerate(self.filters):
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
             level.answer = found["S"][i] * found["natural"][i]
             held_down = wanted[i] > level.gain * found["natural"][i]
-            self.c[i] = self._spent(self.c[i], self.held[i], held_down)
+            before = self.c[i]
+            above = level.x[0] - d[i] / (self.unit[i] or 1.0)
+            self.c[i] = self._spent(i, held_down, above / forecast.LIMIT)
+            if above < -0.5 * forecast.LIMIT:
+                self.c[i] = min(self.c[i], before / 2.0)
             self.held[i] = self.held[i] + 1 if held_down else 0
         return found
 
-    def _spent(self, c: float, held: int, held_down: bool) -> float:
+    def _spent(self, i: int, held_down: bool, excess: float) -> float:
+        c, m, n = self.c[i], self.patience, self.held[i]
         if not held_down:
-            return max(0.0, c - (c if c > 1.0 else 1.0) / self.patience)
-        late = held - self.patience
-        growth = np.e ** (late / self.patience) if late > 0.0 else 1.0
-        return float(min(c + growth / self.patience, patience.MOST))
+            return max(0.0, c - (c if c > 1.0 else 1.0) / m)
+        growth = 1.0 if n < m else max(excess, 1.0) * np.e ** ((n - m) / m)
+        return float(min(c + growth / m, patience.MOST))
 
     def after(self, change: Array, lam: Array) -> None:
         """See the change of the surrogates (1 + K,) over the update."""

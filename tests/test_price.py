@@ -134,7 +134,7 @@ def test_update_follows_the_equations_over_several_epochs(K: int, alpha: Any) ->
         written.after(((ratio - 1.0)[:, None] * A).mean(0), expected["lam"])
 
         names = {"price_rho": "rho", "price_delta": "delta", "price_push": "push", "gain": "gain"}
-        names |= {"price_natural": "natural", "sensitivity": "S"}
+        names |= {"price_natural": "natural", "sensitivity": "S", "price_patience": "patience"}
         for name, key in names.items():
             ours = [report[name if K == 1 else f"{name}_{k}"] for k in range(K)]
             np.testing.assert_allclose(ours, expected[key], rtol=5e-4, atol=1e-6, err_msg=name)
@@ -517,8 +517,11 @@ def test_patience_is_spent_while_it_holds_the_price_down_and_comes_back() -> Non
     assert spent == [0.0]
     for _ in range(8):
         report = one_more(plant, state, far, patience=patience)
-        bound = (report["gain"] + spent[-1]) * report["price_natural"]
-        assert report["price_push"] == pytest.approx(bound)
+        natural = report["price_natural"]
+        assert report["price_push"] == pytest.approx(report["gain"] * natural)
+        assert report["price_patience"] == pytest.approx(spent[-1] * natural)
+        hold = max(report["price_rho"] + report["price_delta"], 0.0)
+        assert report["lam"] == pytest.approx(hold + (report["gain"] + spent[-1]) * natural)
         spent.append(report["c"])
         state = with_spent(state, report["c"])
     np.testing.assert_allclose(np.diff(spent), 1.0 / patience)
@@ -531,13 +534,23 @@ def test_patience_is_spent_while_it_holds_the_price_down_and_comes_back() -> Non
         assert back[0] < spent[-1] and (np.diff(back) <= 0.0).all() and back[-1] == 0.0
 
 
+def test_what_patience_added_is_not_taken_off_by_the_brake() -> None:
+    plant, state = prepared(patience=20.0)
+    for c in (0.0, 3.0):
+        report = one_more(plant, with_spent(state, c), LIMIT - 20.0, patience=20.0)
+        hold = max(report["price_rho"] + report["price_delta"], 0.0)
+        assert report["price_push"] < -hold
+        assert report["lam"] == pytest.approx(c * report["price_natural"])
+
+
 def with_spent(state: Any, c: float) -> Any:
     return state | {"patience": state["patience"] | {"c": np.array([c])}}
 
 
-def spend(patience: Patience, m: float, holds: Any, epochs: int) -> Array:
-    """Return c (epochs, K), when the bound holds (K,) in all of them."""
-    return np.array([(patience.spend(np.array(holds), m), patience.c)[1] for _ in range(epochs)])
+def spend(patience: Patience, m: float, holds: Any, epochs: int, level: float = 1.5) -> Array:
+    """Return c (epochs, K), when the bound holds (K,) and the cost is at that level in all."""
+    seen = np.array(holds), np.full(len(holds), level)
+    return np.array([(patience.spend(*seen, m), patience.c)[1] for _ in range(epochs)])
 
 
 @pytest.mark.parametrize("m", [4.0, 10.0, 25.0])
@@ -550,6 +563,22 @@ def test_patience_ends_the_price_then_grows_e_fold_in_as_many_epochs_again(m: fl
     # In closed form: a geometric series after the first m + 1 epochs.
     k, q = np.arange(1, len(late) + 1), np.exp(1.0 / m)
     np.testing.assert_allclose(c[evenly:], c[evenly - 1] + q * (q**k - 1.0) / (q - 1.0) / m)
+
+
+def test_patience_that_has_ended_grows_with_the_excess_above_the_limit() -> None:
+    m = 10
+    near, twice, far = (spend(Patience(1), m, [True], 30, level)[:, 0] for level in (1.3, 2, 5))
+    np.testing.assert_array_equal(near, twice)
+    np.testing.assert_array_equal(far[:m], near[:m])
+    np.testing.assert_allclose(np.diff(far[m - 1 :]), 4.0 * np.diff(near[m - 1 :]))
+
+
+@pytest.mark.parametrize(("level", "left"), [(1.2, 0.9), (0.6, 0.9), (0.4, 0.5)])
+def test_patience_halves_where_the_cost_is_far_below_its_limit(level: float, left: float) -> None:
+    full = Patience(1)
+    before = spend(full, 10.0, [True], 40)[-1, 0]
+    c = spend(full, 10.0, [False], 3, level)[:, 0]
+    np.testing.assert_allclose(c / before, left ** np.arange(1, 4))
 
 
 def test_patience_stays_finite_comes_back_and_starts_anew_after_one_calm_epoch() -> None:

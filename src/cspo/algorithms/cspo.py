@@ -2,7 +2,7 @@
 
     minimise  [ -L_R + sum_i lam_i L_C_i ] / (1 + sum_i lam_i / natural_i)
 
-    lam = [ rho + delta + alpha ( min( w (J - d), natural ) K + c natural ) ]_+       once per epoch
+    lam = [ rho + delta + alpha K min( w (J - d), natural ) ]_+ + alpha c natural     once per epoch
 
     L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
     rho      the price that holds the cost, by the gradients: the least-squares multiplier
@@ -10,7 +10,8 @@
     w = 1/S  S = eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
     K        gain of the filter behind J: near 1 where the cost is measured well, less where not
     natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
-    c        grows while that bound holds the price down, the faster the longer: `patience.py`
+    c        grows while that bound holds the price down, the faster the longer and the farther the
+             cost is from its limit, and comes back slowly: `patience.py`
 
 At a KKT point J = d and lam = rho = lambda*. The paper's penalty is the third part: its gradient is
 alpha w [g]_+ grad g with w = 1 / ||grad g||^2; here it has no hinge, so that the price falls off
@@ -31,7 +32,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from cspo.algorithms.cspo_paper import CSPOPaper, PaperSettings
-from cspo.algorithms.forecast import Forecast
+from cspo.algorithms.forecast import LIMIT, Forecast
 from cspo.algorithms.learner import Learner, Loss
 from cspo.algorithms.patience import Patience
 from cspo.algorithms.registry import SOLID, Look, Traits, register
@@ -92,9 +93,10 @@ class CSPO(Remembers):
         S, natural = sense.S, sense.natural
         hold = np.maximum(sense.rho + delta * natural, 0.0)
         wanted = np.divide(J - d, S, out=np.zeros_like(S), where=S > 0.0)  # w (J - d)
-        push = self.alpha * (np.minimum(wanted, natural) * K + self.patience.c * natural)
+        push = self.alpha * K * np.minimum(wanted, natural)
+        spent = self.alpha * self.patience.c * natural
         # Before any cost, and before the first update, nothing is known of the price.
-        lam = sense.prices(hold, push) * (batch.any_cost & (S > 0.0))
+        lam = (sense.prices(hold, push) + spent) * (batch.any_cost & (S > 0.0))
 
         def loss(L_R: Any, L_C: Any) -> Any:
             return (-L_R + (lam * L_C).sum()) / (1.0 + (lam / natural).sum())
@@ -103,13 +105,15 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        self.patience.spend(wanted > natural, self.config.patience)
+        level = 1.0 + (J - d) / LIMIT
+        self.patience.spend(wanted > natural, level, self.config.patience)
         self.multiplier = lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("price_rho", sense.rho),
             **per_constraint("price_delta", delta * natural),
             **per_constraint("price_push", push),
+            **per_constraint("price_patience", spent),
             **per_constraint("price_natural", natural),
             **per_constraint("sensitivity", S),
             **per_constraint("gradient_norm", sense.gradient_norm),
