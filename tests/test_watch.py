@@ -361,8 +361,8 @@ def test_the_state_is_that_of_the_run(tmp_path: Path) -> None:
 
 def test_a_training_of_another_process_is_followed_to_its_end(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    length = {**SMALL, "total_steps": 400 * 40}
-    training = start("train", TASK, "--run-dir", run, "--quiet", *as_flags(length))
+    endless = {**SMALL, "total_steps": 400 * 100_000}  # so that only the signal ends it
+    training = start("train", TASK, "--run-dir", run, "--quiet", *as_flags(endless))
     try:
         wait_for_epochs(run, 1, training)
         with served(run) as site:
@@ -375,13 +375,14 @@ def test_a_training_of_another_process_is_followed_to_its_end(tmp_path: Path) ->
             assert training.wait(60) == 130
             until(lambda: site.data()["state"] == "stopped")
             stopped_at = site.data()["done"]
-            assert 0 < stopped_at < 40
-            training = start("train", "--resume", run, "--quiet")
+            assert stopped_at > 0
+            last = stopped_at + 30
+            training = start("train", "--resume", run, "--quiet", "--total-steps", 400 * last)
             until(lambda: site.data()["state"] == "running")
             assert training.wait(100) == 0
             until(lambda: site.data()["state"] == "finished")
             told, rows = site.data(), all_rows(site)
-        assert told["done"] == told["epochs"] == 40
+        assert told["done"] == told["epochs"] == last
         written = read_progress(run / "progress.csv")
         for name, values in rows.items():
             np.testing.assert_array_equal(values, written[name], err_msg=name)

@@ -13,6 +13,7 @@ PARTS = (
     ("price_rho", "ρ, holds the cost", "first"),
     ("price_delta", "δ, by experience", "second"),
     ("price_push", "push, by distance", "third"),
+    ("price_patience", "patience, by time", "fourth"),
     ("effective_multiplier", "with penalty", "first"),
     ("penalty", "penalty", "second"),
     ("integral", "integral", "third"),
