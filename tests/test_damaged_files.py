@@ -36,12 +36,10 @@ SETTINGS = {**SMALL, "total_steps": 400 * EPOCHS}
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(no_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     run = tmp_path_factory.mktemp("reference") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cspo.runs.curves.draw_curve", lambda folder: folder)
-        cspo.train(TASK, run_dir=run, quiet=True, **SETTINGS)
+    cspo.train(TASK, run_dir=run, quiet=True, **SETTINGS)
     return run
 
 
@@ -49,11 +47,6 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(reference: Path, tmp_path: Path) -> Path:
     shutil.copytree(reference, tmp_path / "run")
     return tmp_path / "run"
-
-
-@pytest.fixture
-def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cspo.runs.curves.draw_curve", lambda folder: folder)
 
 
 def comma(lines: list[str]) -> None:
@@ -83,7 +76,6 @@ def twice(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("damage", [comma, changed_digit, lost_row, no_header, text, twice])
-@pytest.mark.usefixtures("_no_pictures")
 def test_resume_builds_rows_again_and_keeps_the_damaged_file(
     run: Path, reference: Path, damage: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,7 +94,6 @@ def test_resume_builds_rows_again_and_keeps_the_damaged_file(
     assert not (run / "progress.csv.damaged-2").exists()
 
 
-@pytest.mark.usefixtures("_no_pictures")
 def test_rows_that_were_fine_stay_as_they_were(run: Path) -> None:
     progress = run / "progress.csv"
     before = progress.read_text().splitlines()
@@ -115,7 +106,6 @@ def test_rows_that_were_fine_stay_as_they_were(run: Path) -> None:
     assert ours.pop(speed) == "nan" and theirs.pop(speed) and ours == theirs
 
 
-@pytest.mark.usefixtures("_no_pictures")
 def test_without_rows_in_the_checkpoint_the_readable_ones_stay(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +125,6 @@ def test_without_rows_in_the_checkpoint_the_readable_ones_stay(
     assert (run / "progress.csv.damaged").read_text() == "".join(lines)
 
 
-@pytest.mark.usefixtures("_no_pictures")
 def test_whatever_happens_to_progress_no_row_is_lost(run: Path, reference: Path) -> None:
     rng, progress = random.Random(3), run / "progress.csv"
     whole = (reference / "progress.csv").read_bytes()
@@ -319,7 +308,6 @@ def test_what_unpacks_to_gigabytes_is_not_unpacked(run: Path, tmp_path: Path) ->
     assert contents(tmp_path / "again") == contents(run)
 
 
-@pytest.mark.usefixtures("_no_pictures")
 def test_the_same_command_works_after_no_epoch_was_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,19 +32,16 @@ SETTINGS = {**SMALL, "total_steps": 400 * EPOCHS}
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(no_pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with two checkpoints."""
     run = tmp_path_factory.mktemp("reference") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cspo.runs.curves.draw_curve", lambda folder: folder)
-        cspo.train(TASK, run_dir=run, quiet=True, **SETTINGS)
+    cspo.train(TASK, run_dir=run, quiet=True, **SETTINGS)
     return run
 
 
 @pytest.fixture
-def run(reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, whose picture nobody waits for."""
-    monkeypatch.setattr("cspo.runs.curves.draw_curve", lambda folder: folder)
+def run(reference: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
     shutil.copytree(reference, tmp_path / "run")
     return tmp_path / "run"
 

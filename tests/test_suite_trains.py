@@ -19,6 +19,7 @@ from cspo.envs.physics.simulated import SimulatedEnv
 from cspo.runs.checkpoint import list_checkpoints
 from cspo.runs.progress import read_progress
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 EPISODE, EPOCHS = 10, 5
 TASKS = (*DIAGONAL, "SafetyWalker2dVelocity-v1")
 # Each epoch is one episode of each of four copies, short enough for all of them in half a minute.
@@ -31,12 +32,6 @@ SETTINGS: dict[str, Any] = SMALL | {
     "keep_checkpoints": EPOCHS,
     "episode_window": 100,
 }
-
-
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than these runs."""
-    monkeypatch.setattr("cspo.runs.curves.draw_curve", lambda run: run)
 
 
 def test_every_robot_and_every_game_is_among_the_tasks() -> None:
