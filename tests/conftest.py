@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -37,6 +38,14 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(user_cache()))
 def _one_thread() -> None:
     """Train as the library does, on one thread: more are slower at this size."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def no_runtime_warnings() -> Iterator[None]:
+    """Fail where a division or a root is of numbers that do not allow it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
 
 
 @pytest.fixture(scope="module")

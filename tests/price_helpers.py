@@ -17,6 +17,7 @@ from probe_envs import Array, Probe
 import cspo
 from cspo.algorithms import forecast, get_algorithm, patience, sensitivity
 from cspo.algorithms.learner import FitResult
+from cspo.algorithms.sensitivity import Sensitivity
 from cspo.types import Batch, Discount
 
 FIRST_SHARED = 0.5  # of the first products, which the module does not name: the rest is noise
@@ -310,6 +311,14 @@ def quadratic(
     return plant, optimum
 
 
+def settle(sense: Sensitivity, gradients: Any, epochs: int = 60) -> Sensitivity:
+    """Show the same gradients (1 + K, P) on both halves, until the averages have forgotten."""
+    both = np.array([gradients, gradients], dtype=float)
+    for _ in range(epochs):
+        sense.average(both, both, np.ones(len(both[0]) - 1, bool))
+    return sense
+
+
 # ---------------------------------------------------------------- small environments
 
 
@@ -365,3 +374,11 @@ def probe_trainer(env: Any, limit: Any, epochs: int, algo: str = "cspo", **setti
         "tensorboard": False,
     }
     return cspo.Trainer(cspo.make_config("probe", algo, **(options | settings)), env=env)
+
+
+LATE = 30  # epochs at the end of a probe's training
+
+
+def late(reports: list[Any], name: str) -> Array:
+    """Return the mean of what those epochs reported."""
+    return np.mean([getattr(report, name) for report in reports[-LATE:]], axis=0)
