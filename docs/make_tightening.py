@@ -149,7 +149,8 @@ the end, the excess that of the worst seed. "Before" is over the last {LAST} epo
 episodes, of which an epoch ends about {ended}: a cost that falls at once is seen to fall with that
 delay. CSPO keeps its margin below the limit, as by default; the others have none. A run within the
 new limit at the step counts 0 epochs, wherever its cost goes then. One task and at most
-{max(len(cell.runs) for cell in cells)} seeds: what differs by less than the seeds do is no difference.
+{max(len(cell.runs) for cell in cells)} seeds: what differs by less than the seeds do is no
+difference.
 """
 
 
