@@ -22,7 +22,7 @@ from cspo.runs.progress import progress_file, read_progress
 ROOT = Path(__file__).resolve().parents[1]
 CURVES = ROOT / "docs" / "algorithms" / "curves"
 HEALTH = ROOT / "results" / "health-check"
-CONFIRM = ROOT / "results" / "price-confirm" / "runs"
+CONFIRM = ROOT / "results" / "patience-confirm" / "runs"
 TASKS = {"SafetyHopperVelocity-v1": "Hopper", "SafetyPointGoal1-v0": "PointGoal1"}
 GREY = "#999999"
 
