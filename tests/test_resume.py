@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import shutil
 import signal
@@ -173,6 +174,18 @@ def test_all_checkpoints_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[s
     shutil.rmtree(run / "checkpoints")
     with pytest.raises(CspoError, match="holds no checkpoint, though 3 epochs were done"):
         cspo.resume(run)
+
+
+def test_an_archived_run_is_not_trained_anew_in_its_archive(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop_after(run, 3)
+    shutil.rmtree(run / "checkpoints")
+    (run / "progress.csv.gz").write_bytes(gzip.compress((run / "progress.csv").read_bytes()))
+    (run / "progress.csv").unlink()
+    before = sorted(path.name for path in run.iterdir())
+    with pytest.raises(CspoError, match="holds no checkpoint, as archives do not: start the run"):
+        cspo.resume(run)
+    assert sorted(path.name for path in run.iterdir()) == before
 
 
 def test_ctrl_c_finishes_the_epoch_and_writes_a_checkpoint(tmp_path: Path) -> None:

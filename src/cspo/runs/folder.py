@@ -33,7 +33,7 @@ from cspo.runs.files import (
 from cspo.runs.logs import check_logs, open_logs
 from cspo.runs.mend import read_lines
 from cspo.runs.plain import read_json_table
-from cspo.runs.progress import ProgressFile
+from cspo.runs.progress import ProgressFile, progress_file
 from cspo.runs.schema import check_state
 from cspo.runs.sinks import Sink
 from cspo.types import EpochReport
@@ -165,8 +165,9 @@ class RunFolder:
                 raise checkpoint.DamagedCheckpoint(what) from fault
 
         state, self.notes = checkpoint.load_newest(folder, rows, accept)
-        if state is None and rows > self._before.checkpoint_every:
-            done = f"though {rows} epochs were done"
+        archived = progress_file(self.path).suffix == ".gz"
+        if state is None and (archived or rows > self._before.checkpoint_every):
+            done = "as archives do not" if archived else f"though {rows} epochs were done"
             raise CspoError(f"{folder} holds no checkpoint, {done}: start the run again.")
         if self.config.epochs < trainer.epoch:
             done = f"The run has done {trainer.epoch * self.config.steps_per_epoch} steps already"
