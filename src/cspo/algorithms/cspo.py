@@ -105,7 +105,7 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        level = 1.0 + (J - d) / LIMIT  # of the limit; 1 at the target
+        level = 1.0 + (J - d) / LIMIT  # 1 at the target, 0 a whole limit below it
         self.patience.spend(wanted > natural, level, self.config.patience)
         self.multiplier = lam
         return fit.report(

@@ -70,7 +70,8 @@ class Policy:
         parts = [np.asarray(inputs[leaf["name"]]) for leaf in self._seen]
         deterministic = self.deterministic if deterministic is None else deterministic
         actions, output, noise = self._act(parts, deterministic)
-        named = {leaf["name"]: value for leaf, value in zip(self._done, actions)}  # noqa: B905 (for older Pythons)
+        # Without strict=, which Python 3.9 does not know.
+        named = {leaf["name"]: value for leaf, value in zip(self._done, actions)}  # noqa: B905
         named["distribution"] = output
         return named if noise is None else {**named, "noise": noise}
 
