@@ -61,14 +61,26 @@ class WithoutCorrection(Forecast):
         """Expect a change that no delta could add to, so that delta stays 0, and certain."""
         super().expect(change, np.zeros_like(answer))
 
+    def lift(self, rise: FloatArray) -> None:
+        """Leave delta, which time raises in CSPO, at 0 as well."""
+
 
 @cspo.register("cspo-without-delta")
 class WithoutDelta(Part):
-    """The gradients alone must give the price that holds the cost."""
+    """The gradients alone must give the price that holds the cost: no experience, no patience."""
 
     title, look = "CSPO without delta", Look("#009e73", "#4fd6ae", DASHED, "^")
     summary = "CSPO with delta = 0: no correction by experience"
     Foresee = WithoutCorrection
+
+
+@cspo.register("cspo-without-epsilon")
+class WithoutEpsilon(Part):
+    """The weight is 1 / S, however little the cost answers: a hundredth of epsilon is left."""
+
+    title, look = "CSPO without epsilon", Look("#332288", "#8a7fe0", DOTTED, "X")
+    summary = "CSPO with w = 1/S: nothing beside the sensitivity"
+    epsilon = CSPO.epsilon / 100.0
 
 
 class ConstantSteepness(Sensitivity):

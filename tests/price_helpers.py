@@ -15,7 +15,8 @@ from gymnasium.spaces import Box
 from probe_envs import Array, Probe
 
 import cspo
-from cspo.algorithms import forecast, get_algorithm, patience, sensitivity
+from cspo.algorithms import forecast, get_algorithm, sensitivity
+from cspo.algorithms.cspo import CSPO
 from cspo.algorithms.learner import FitResult
 from cspo.algorithms.sensitivity import Sensitivity
 from cspo.types import Batch, Discount
@@ -62,7 +63,7 @@ class WrittenFilter:
         F, C = np.array([[1.0, self.answer], [0.0, 1.0]]), np.array([[1.0, 0.0]])
         known = np.array([self.change - self.answer * self.x[1], 0.0])  # the part without delta
         x, P = F @ self.x + known, F @ self.P @ F.T + np.diag([self.Q, forecast.WANDER**2])
-        P[1, 1] = min(P[1, 1], forecast.SPREAD**2)
+        P[1, 1] = min(P[1, 1], max(forecast.SPREAD, abs(self.x[1])) ** 2)
         V = float((C @ P @ C.T)[0, 0]) + self.R
         gain = (P @ C.T)[:, 0] / V if V > 0.0 else np.array([1.0, 0.0])
         surprise = y - x[0]
@@ -78,7 +79,7 @@ class WrittenPrice:
 
     def __init__(self, K: int, alpha: Sequence[float], epochs: float) -> None:
         self.K, self.alpha, self.patience = K, list(alpha), epochs
-        self.c, self.held, self.eta = [0.0] * K, [0] * K, [0.0] * K
+        self.held, self.eta = [0] * K, [0.0] * K
         self.known, self.filters = [False] * K, [WrittenFilter() for _ in range(K)]
         self.shared, self.total = np.full((2, 1 + K, 1 + K), np.nan)
         self.slope, self.weight, self.log_eta = [0.0] * K, [0.0] * K, None
@@ -127,7 +128,6 @@ class WrittenPrice:
         K = self.K
         self._average(g1, g2, live)
         found = {name: np.zeros(K) for name in ("rho", "S", "delta", "hold", "push", "lam", "J")}
-        found["patience"] = np.zeros(K)
         found |= {"natural": np.ones(K), "gain": np.ones(K)}
         seen = [i for i in range(K) if self.known[i]]
         self.bb = np.diag(np.full(K, np.nan))
@@ -149,35 +149,31 @@ class WrittenPrice:
             found["J"][i], found["gain"][i] = level.x[0], level.gain
             found["delta"][i] = level.x[1] * found["natural"][i]
             found["hold"][i] = max(found["rho"][i] + found["delta"][i], 0.0)
-            if found["S"][i] > 0.0:
-                wanted[i] = level.gain * (level.x[0] - d[i] / unit) / found["S"][i]
-            found["push"][i] = self.alpha[i] * min(wanted[i], level.gain * found["natural"][i])
-            found["patience"][i] = self.alpha[i] * self.c[i] * found["natural"][i]
+            flat = CSPO.epsilon / found["natural"][i]
+            wanted[i] = (level.x[0] - d[i] / unit) / (found["S"][i] + flat)
+            found["push"][i] = self.alpha[i] * min(wanted[i], found["natural"][i])
         if seen:
             q = bb @ found["hold"][seen] + np.diag(bb) * found["push"][seen]
             lam = smallest_prices(bb, q)
             for at, i in enumerate(seen):
                 if live[i] and found["S"][i] > 0.0:
-                    found["lam"][i] = lam[at] + found["patience"][i]
+                    found["lam"][i] = lam[at]
             change = bb @ (found["hold"] - found["lam"])[seen]
         for i, level in enumerate(self.filters):
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
             level.answer = found["S"][i] * found["natural"][i]
-            held_down = wanted[i] > level.gain * found["natural"][i]
-            before = self.c[i]
-            above = level.x[0] - d[i] / (self.unit[i] or 1.0)
-            self.c[i] = self._spent(i, held_down, above / forecast.LIMIT)
-            if above < -0.5 * forecast.LIMIT:
-                self.c[i] = min(self.c[i], before / 2.0)
+            held_down = live[i] and found["S"][i] > 0.0 and wanted[i] > found["natural"][i]
+            if held_down:
+                above = level.x[0] - d[i] / self.unit[i]
+                rise = self.alpha[i] * self._rise(i, above / forecast.LIMIT)
+                level.x[1] = min(level.x[1] + rise, forecast.BOUNDS[1])
+                level.P[1, 1] = (level.P[1, 1] ** 0.5 + rise) ** 2
             self.held[i] = self.held[i] + 1 if held_down else 0
         return found
 
-    def _spent(self, i: int, held_down: bool, excess: float) -> float:
-        c, m, n = self.c[i], self.patience, self.held[i]
-        if not held_down:
-            return max(0.0, c - (c if c > 1.0 else 1.0) / m)
-        growth = 1.0 if n < m else max(excess, 1.0) * np.e ** ((n - m) / m)
-        return float(min(c + growth / m, patience.MOST))
+    def _rise(self, i: int, excess: float) -> float:
+        m, n = self.patience, self.held[i]
+        return (1.0 if n < m else max(excess, 1.0) * float(np.e ** ((n - m) / m))) / m
 
     def after(self, change: Array, lam: Array) -> None:
         """See the change of the surrogates (1 + K,) over the update."""

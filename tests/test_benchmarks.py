@@ -103,6 +103,20 @@ def test_without_delta_it_stays_zero_and_adds_no_doubt(original: list[EpochRepor
     np.testing.assert_array_equal(made.algorithm.forecast.P[:, 0, 1], 0.0)
 
 
+def test_without_epsilon_the_weight_is_nearly_one_over_S() -> None:
+    """Below a limit, where no bound holds the push."""
+    pushes = []
+    for algo, epsilon in (("cspo", CSPO.epsilon), ("cspo-without-epsilon", CSPO.epsilon / 100.0)):
+        made, reports = epochs(algo, cost_limit=(70.0,))
+        seen, unit = reports[1].metrics, made.algorithm.forecast.unit[0]
+        weight = 1.0 / (seen["sensitivity"] + epsilon / seen["price_natural"])
+        wanted = weight * (seen["cost_level"] - 70.0) / unit
+        assert seen["price_push"] == pytest.approx(wanted)
+        assert wanted < 0.0
+        pushes.append(abs(wanted))
+    assert pushes[1] > 2.0 * pushes[0]
+
+
 def test_constant_S_prices_and_predicts_by_it(original: list[EpochReport]) -> None:
     S = 20_000.0
     made, reports = epochs("cspo-constant-S", S=S)
@@ -113,7 +127,8 @@ def test_constant_S_prices_and_predicts_by_it(original: list[EpochReport]) -> No
     unit = made.algorithm.forecast.unit[0]
     for report in reports[1:]:
         seen = report.metrics
-        wanted = seen["gain"] * (seen["cost_level"] - LIMIT) / unit / S
+        flat = CSPO.epsilon / seen["price_natural"]
+        wanted = (seen["cost_level"] - LIMIT) / unit / (S + flat)
         assert seen["price_push"] == pytest.approx(wanted), "too small to be held down"
         hold = max(seen["price_rho"] + seen["price_delta"], 0.0)
         change = unit * S * (hold - report.multiplier[0])

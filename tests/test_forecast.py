@@ -9,6 +9,7 @@ import pytest
 from conftest import Array
 from price_helpers import LinearPlant, WrittenFilter
 
+from cspo.algorithms.cspo import CSPO
 from cspo.algorithms.forecast import BOUNDS, LIMIT, Forecast
 
 pytestmark = pytest.mark.usefixtures("no_runtime_warnings")
@@ -28,18 +29,18 @@ def test_forecast_is_the_textbook_filter() -> None:
     for epoch in range(60):
         y = np.array([28.0, 3.0]) + rng.standard_normal(2) * [4.0, 0.7] + [0.1 * epoch, 0.0]
         error = np.array([3.0, 0.2]) * rng.uniform(0.5, 1.5, 2)
-        J, K, delta, limit = ours.update(seen(y, error), d)
+        J, delta, limit = ours.update(seen(y, error), d)
         for i, level in enumerate(written):
             level.see(y[i] / unit[i], error[i] / unit[i])
         np.testing.assert_allclose(limit, LIMIT)
         np.testing.assert_allclose(J, [level.x[0] for level in written], rtol=1e-9)
         np.testing.assert_allclose(delta, [level.x[1] for level in written], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(K, [level.gain for level in written], rtol=1e-9)
+        np.testing.assert_allclose(ours.K, [level.gain for level in written], rtol=1e-9)
         change, answer = rng.standard_normal(2), rng.uniform(0.0, 3.0, 2)
         ours.expect(change, answer)
         for i, level in enumerate(written):
             level.change, level.answer = change[i], answer[i]
-    assert (np.abs(delta) > 0.01).all() and (K > 0.05).all() and (K < 0.99).all()
+    assert (np.abs(delta) > 0.01).all() and (ours.K > 0.05).all() and (ours.K < 0.99).all()
 
 
 def gains(move: float, error: float, answer: float, d: float = 25.0) -> Array:
@@ -89,7 +90,7 @@ def test_delta_learns_what_the_model_gets_wrong(bias: float) -> None:
     forecast, S = Forecast(1), np.array([2.0])
     assert BOUNDS[0] < bias < BOUNDS[1]
     for _ in range(100):
-        _, _, delta, _ = forecast.update(seen(20.0, 0.5), np.array([25.0]))
+        _, delta, _ = forecast.update(seen(20.0, 0.5), np.array([25.0]))
         forecast.expect(S * (delta - bias), S)
     assert delta == pytest.approx(bias, abs=1e-3)
 
@@ -97,7 +98,7 @@ def test_delta_learns_what_the_model_gets_wrong(bias: float) -> None:
 def test_delta_stands_still_where_the_cost_does_not_answer_to_it() -> None:
     forecast = Forecast(1)
     for epoch in range(50):
-        _, _, delta, _ = forecast.update(seen(20.0 + epoch, 0.5), np.array([25.0]))
+        _, delta, _ = forecast.update(seen(20.0 + epoch, 0.5), np.array([25.0]))
         forecast.expect(np.zeros(1), np.zeros(1))
         assert delta == 0.0
     assert forecast.J[0] > 60.0
@@ -119,9 +120,11 @@ def test_simulated_plant_settles_at_its_limit(
     rho, natural, J, levels, prices = 1.0, 1.5, 40.0, [], []
     for _ in range(3500):
         y = max(J + error * rng.standard_normal(), 0.1)
-        level, K, delta, d = forecast.update(seen(y, error), np.array([LIMIT]))
+        level, delta, d = forecast.update(seen(y, error), np.array([LIMIT]))
         hold = np.maximum(rho + delta * natural, 0.0)
-        lam = np.maximum(hold + np.minimum(K * (level - d) / S, natural), 0.0)
+        lam = np.maximum(
+            hold + np.minimum((level - d) / (S + CSPO.epsilon / natural), natural), 0.0
+        )
         forecast.expect(S * (hold - lam), np.array([S * natural]))
         J += S * (rho + bias - lam[0]) + move * rng.standard_normal()
         levels.append(J)

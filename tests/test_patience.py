@@ -9,9 +9,11 @@ import pytest
 from conftest import Array
 from price_helpers import LinearPlant, price_of, quadratic
 
-from cspo.algorithms.forecast import LIMIT
-from cspo.algorithms.patience import MOST, Patience
+from cspo.algorithms.cspo import CSPO
+from cspo.algorithms.forecast import BOUNDS, LIMIT, Forecast
+from cspo.algorithms.patience import Patience
 
+EPSILON = CSPO.epsilon
 pytestmark = pytest.mark.usefixtures("no_runtime_warnings")
 
 
@@ -21,7 +23,7 @@ def one_more(plant: LinearPlant, state: Any, J: float, **settings: Any) -> dict[
     algorithm.load_state_dict(state)
     report = algorithm.update(plant.batch(J=[J]), np.array([J]), np.array([LIMIT]))
     plant.theta = theta
-    return report | {"lam": algorithm.multiplier[0], "c": algorithm.patience.c[0]}
+    return report | {"lam": algorithm.multiplier[0], "state": algorithm.state_dict()}
 
 
 def prepared(epochs: int = 6, **settings: Any) -> tuple[LinearPlant, Any]:
@@ -51,84 +53,93 @@ def test_each_constraint_has_its_own_alpha() -> None:
     assert reports[-1]["price_push_0"] == 0.0 < reports[-1]["price_push_1"]
 
 
-def test_patience_is_spent_while_it_holds_the_price_down_and_comes_back() -> None:
+@pytest.mark.parametrize("J", [LIMIT - 20.0, LIMIT - 0.5, LIMIT + 0.5, LIMIT + 100.0])
+def test_push_is_the_weighted_violation_and_at_most_one_natural_price(J: float) -> None:
+    plant, state = prepared()
+    report = one_more(plant, state, J)
+    weight = 1.0 / (report["sensitivity"] + EPSILON / report["price_natural"])
+    wanted, natural = weight * (report["cost_level"] - LIMIT), report["price_natural"]
+    assert report["price_push"] == pytest.approx(min(wanted, natural))
+    assert (wanted > natural) == (J > LIMIT + 50.0)
+
+
+def test_weight_removes_the_violation_where_the_cost_answers_and_is_bounded_where_not() -> None:
+    """Within a quarter of the gain of the regulator that minimises (J - d)^2 + (epsilon lam)^2.
+
+    The gain of J' = J - S lam by the Riccati equation, iterated: prices in natural ones.
+    """
+    for S in (0.0, 0.1, 1.0, 5.0, 7.5, 30.0, 1e3):
+        P = 1.0
+        for _ in range(20000):
+            gain = S * P / (EPSILON**2 + S * S * P)
+            P = 1.0 + P * (1.0 - S * gain)
+        ours = 1.0 / (S + EPSILON)
+        assert S == 0.0 or 0.79 < ours / gain < 1.02
+
+
+def test_delta_rises_while_the_bound_holds_the_price_down() -> None:
     patience, far = 20.0, LIMIT + 100.0
     plant, state = prepared(patience=patience)
-    spent = [float(state["patience"]["c"][0])]
-    assert spent == [0.0]
-    for _ in range(8):
+    for epoch in range(8):
         report = one_more(plant, state, far, patience=patience)
         natural = report["price_natural"]
-        assert report["price_push"] == pytest.approx(report["gain"] * natural)
-        assert report["price_patience"] == pytest.approx(spent[-1] * natural)
+        assert report["price_push"] == pytest.approx(natural)
         hold = max(report["price_rho"] + report["price_delta"], 0.0)
-        assert report["lam"] == pytest.approx(hold + (report["gain"] + spent[-1]) * natural)
-        spent.append(report["c"])
-        state = with_spent(state, report["c"])
-    np.testing.assert_allclose(np.diff(spent), 1.0 / patience)
-    for J in (LIMIT + 1e-3, LIMIT - 5.0):  # asks for little, or for nothing
-        state = with_spent(state, spent[-1])
-        back = []
-        for _ in range(10):
-            back.append(one_more(plant, state, J, patience=patience)["c"])
-            state = with_spent(state, back[-1])
-        assert back[0] < spent[-1] and (np.diff(back) <= 0.0).all() and back[-1] == 0.0
+        assert report["lam"] == pytest.approx(hold + natural)
+        # The filter's own delta of this epoch, and what patience adds to it for the next.
+        state = report["state"]
+        after = float(state["forecast"]["delta"][0])
+        assert after == pytest.approx(report["price_delta"] / natural + 1.0 / patience)
+        assert state["patience"]["held"].tolist() == [epoch + 1.0]
+    for J in (LIMIT + 1e-3, LIMIT - 5.0):
+        state = one_more(plant, state, J, patience=patience)["state"]
+        assert state["patience"]["held"].tolist() == [0.0]
 
 
-def test_what_patience_added_is_not_taken_off_by_the_brake() -> None:
-    plant, state = prepared(patience=20.0)
-    for c in (0.0, 3.0):
-        report = one_more(plant, with_spent(state, c), LIMIT - 20.0, patience=20.0)
-        hold = max(report["price_rho"] + report["price_delta"], 0.0)
-        assert report["price_push"] < -hold
-        assert report["lam"] == pytest.approx(c * report["price_natural"])
+def test_alpha_scales_what_patience_adds() -> None:
+    plant, state = prepared()
+    for alpha in (0.0, 0.4):
+        report = one_more(plant, state, LIMIT + 100.0, alpha=(alpha,))
+        before = report["price_delta"] / report["price_natural"]
+        assert report["state"]["forecast"]["delta"][0] == pytest.approx(before + alpha / 10.0)
 
 
-def with_spent(state: Any, c: float) -> Any:
-    return state | {"patience": state["patience"] | {"c": np.array([c])}}
+def test_delta_that_was_lifted_is_the_less_certain_and_stays_within_its_bounds() -> None:
+    forecast = Forecast(2)
+    deviation = np.sqrt(forecast.P[:, 1, 1])
+    forecast.lift(np.array([0.0, 0.3]))
+    np.testing.assert_allclose(forecast.delta, [0.0, 0.3])
+    np.testing.assert_allclose(np.sqrt(forecast.P[:, 1, 1]) - deviation, [0.0, 0.3], atol=1e-15)
+    forecast.lift(np.array([1e3, 0.0]))
+    np.testing.assert_allclose(forecast.delta, [BOUNDS[1], 0.3])
 
 
-def spend(patience: Patience, m: float, holds: Any, epochs: int, level: float = 1.5) -> Array:
-    """Return c (epochs, K), when the bound holds (K,) and the cost is at that level in all."""
-    seen = np.array(holds), np.full(len(holds), level)
-    return np.array([(patience.spend(*seen, m), patience.c)[1] for _ in range(epochs)])
+def spend(patience: Patience, m: float, holds: Any, epochs: int, excess: float = 0.5) -> Array:
+    """Return the rises (epochs, K), when the bound holds (K,) and the cost has that excess."""
+    seen = np.array(holds), np.full(len(holds), excess)
+    return np.array([patience.spend(*seen, m) for _ in range(epochs)])
 
 
 @pytest.mark.parametrize("m", [4.0, 10.0, 25.0])
-def test_patience_ends_the_price_then_grows_e_fold_in_as_many_epochs_again(m: float) -> None:
-    c = spend(Patience(1), m, [True], int(4 * m) + 1)[:, 0]
-    evenly = int(m) + 1
-    np.testing.assert_allclose(c[:evenly], np.arange(1, evenly + 1) / m)
-    late = np.diff(c[evenly - 1 :])
-    np.testing.assert_allclose(late[1:] / late[:-1], np.exp(1.0 / m))
-    # In closed form: a geometric series after the first m + 1 epochs.
-    k, q = np.arange(1, len(late) + 1), np.exp(1.0 / m)
-    np.testing.assert_allclose(c[evenly:], c[evenly - 1] + q * (q**k - 1.0) / (q - 1.0) / m)
+def test_patience_ends_delta_then_rises_e_fold_in_as_many_epochs_again(m: float) -> None:
+    rises = spend(Patience(1), m, [True], int(4 * m))[:, 0]
+    evenly = int(m)
+    np.testing.assert_allclose(rises[: evenly + 1], 1.0 / m)
+    np.testing.assert_allclose(rises[:evenly].sum(), 1.0)
+    np.testing.assert_allclose(rises[evenly + 1 :] / rises[evenly:-1], np.exp(1.0 / m))
 
 
-def test_patience_that_has_ended_grows_with_the_excess_above_the_limit() -> None:
+def test_patience_that_has_ended_lets_delta_rise_with_the_excess_above_the_limit() -> None:
     m = 10
-    near, twice, far = (spend(Patience(1), m, [True], 30, level)[:, 0] for level in (1.3, 2, 5))
-    np.testing.assert_array_equal(near, twice)
+    near, at, far = (spend(Patience(1), m, [True], 30, excess)[:, 0] for excess in (0.3, 1, 4))
+    np.testing.assert_array_equal(near, at)
     np.testing.assert_array_equal(far[:m], near[:m])
-    np.testing.assert_allclose(np.diff(far[m - 1 :]), 4.0 * np.diff(near[m - 1 :]))
+    np.testing.assert_allclose(far[m:], 4.0 * near[m:])
 
 
-@pytest.mark.parametrize(("level", "left"), [(1.2, 0.9), (0.6, 0.9), (0.4, 0.5)])
-def test_patience_halves_where_the_cost_is_far_below_its_limit(level: float, left: float) -> None:
-    full = Patience(1)
-    before = spend(full, 10.0, [True], 40)[-1, 0]
-    c = spend(full, 10.0, [False], 3, level)[:, 0]
-    np.testing.assert_allclose(c / before, left ** np.arange(1, 4))
-
-
-def test_patience_stays_finite_comes_back_and_starts_anew_after_one_calm_epoch() -> None:
+def test_patience_is_finite_and_starts_anew_after_one_calm_epoch() -> None:
     both = Patience(2)
-    c = spend(both, 5.0, [True, False], 500)
-    assert c[-1].tolist() == [MOST, 0.0] and np.isfinite(c).all()
-    calm = spend(both, 5.0, [False, False], 80)[:, 0]
-    high = calm > 1.0
-    np.testing.assert_allclose(calm[high], MOST * 0.8 ** np.arange(1, high.sum() + 1))
-    np.testing.assert_allclose(-np.diff(calm[~high][calm[~high] > 0.0]), 0.2)
-    assert calm[-1] == 0.0
-    np.testing.assert_allclose(np.diff(spend(both, 5.0, [True, True], 6), axis=0), 0.2)
+    rises = spend(both, 5.0, [True, False], 5000)
+    assert np.isfinite(rises).all() and (rises[:, 1] == 0.0).all()
+    assert spend(both, 5.0, [False, False], 1).tolist() == [[0.0, 0.0]]
+    np.testing.assert_allclose(spend(both, 5.0, [True, True], 6), 0.2)

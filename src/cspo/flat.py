@@ -182,7 +182,7 @@ class ProbeSettings(FreeSettings, total=False):
     multiplier_max: float
     """Upper bound of the multiplier. (Of appo, cup, focops, ppo-lag.)"""
     patience: float
-    """Epochs above the limit in which the price may rise by one natural price; after that it rises
+    """Epochs above the limit in which delta may rise by one natural price; after that it rises
     e-fold in as many: how long a policy may go on learning outside the limit. (Of cspo.)"""
     penalty: float
     """Weight sigma of the quadratic penalty. (Of appo, epo, p3o.)"""

@@ -2,26 +2,31 @@
 
     minimise  [ -L_R + sum_i lam_i L_C_i ] / (1 + sum_i lam_i / natural_i)
 
-    lam = [ rho + delta + alpha K min( w (J - d), natural ) ]_+ + alpha c natural     once per epoch
+    lam = [ rho + delta + alpha min( w (J - d), natural ) ]_+         once per epoch
+    w   = 1 / (S + epsilon / natural)
 
     L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
     rho      the price that holds the cost, by the gradients: the least-squares multiplier
-    delta    what experience adds to it
-    w = 1/S  S = eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
-    K        gain of the filter behind J: near 1 where the cost is measured well, less where not
+    delta    what experience adds to it, and time where the bound holds the price down
+    S        eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
     natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
-    c        grows while that bound holds the price down, the faster the longer and the farther the
-             cost is from its limit, and comes back slowly: `patience.py`
 
 At a KKT point J = d and lam = rho = lambda*. The paper's penalty is the third part: its gradient is
-alpha w [g]_+ grad g with w = 1 / ||grad g||^2; here it has no hinge, so that the price falls off
-before the limit and the cost is led up to it instead of repaired. Its dual variable is rho + delta,
-estimated instead of integrated. With several constraints 1/S and [.]_+ become a non-negative
-least-squares problem, `Sensitivity.prices`: a limit that does not bind costs nothing.
+alpha w [g]_+ grad g with w = 1 / (||grad g||^2 + epsilon); here it has no hinge, so that the price
+falls off before the limit and the cost is led up to it instead of repaired. Its dual variable is
+rho + delta, estimated instead of integrated.
+
+Where S is large, w removes the share alpha of the violation in one epoch. Where the cost hardly
+answers, that would throw the price about for the noise of J; epsilon, a fifth of the limit, has it
+answered by one natural price at most. That is a linear-quadratic regulator's gain, within a
+quarter, if a natural price weighs as much as a fifth of the limit.
+
+With several constraints 1/S and [.]_+ become a non-negative least-squares problem,
+`Sensitivity.prices`: a limit that does not bind costs nothing.
 
 Symbols: r = pi_theta(a|s) / pi_k(a|s), A_r, A_c = advantages, d = `cost_limit` less its margin, H =
 length of an episode, eta = step size of an update. `sensitivity.py` measures rho, natural and S,
-`forecast.py` J, K and delta; `cspo_paper.py` is `--form paper`.
+`forecast.py` J and delta, `patience.py` the time; `cspo_paper.py` is `--form paper`.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ class CSPOConfig(PaperSettings):
     alpha: tuple[float, ...] = (1.0,)
     """Fraction of the violation each epoch aims to remove, one value or one per constraint."""
     patience: float = setting(10.0, positive)
-    """Epochs above the limit in which the price may rise by one natural price; after that it rises
+    """Epochs above the limit in which delta may rise by one natural price; after that it rises
     e-fold in as many: how long a policy may go on learning outside the limit."""
     metric: Literal["euclidean", "fisher"] = "euclidean"
     """Metric in which gradients are multiplied; fisher needs conjugate gradients in each epoch."""
@@ -74,6 +79,7 @@ class CSPO(Remembers):
     traits = Traits("first", "price")
     forms: ClassVar[dict[str, Any]] = {"paper": CSPOPaper}
     remembered = ("multiplier", "sensitivity", "forecast", "patience")
+    epsilon: ClassVar[float] = LIMIT / 5.0
 
     def __init__(
         self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
@@ -89,14 +95,13 @@ class CSPO(Remembers):
         """Measure, set the price, minimise the loss, and see what it changed."""
         sense, eps = self.sensitivity, self.config.clip
         sense.measure(self.learner, batch, self.config.metric)
-        J, K, delta, d = self.forecast.update(batch, d)
+        J, delta, d = self.forecast.update(batch, d)
         S, natural = sense.S, sense.natural
         hold = np.maximum(sense.rho + delta * natural, 0.0)
-        wanted = np.divide(J - d, S, out=np.zeros_like(S), where=S > 0.0)  # w (J - d)
-        push = self.alpha * K * np.minimum(wanted, natural)
-        spent = self.alpha * self.patience.c * natural
-        # Before any cost, and before the first update, nothing is known of the price.
-        lam = (sense.prices(hold, push) + spent) * (batch.any_cost & (S > 0.0))
+        wanted = (J - d) / (S + self.epsilon / natural)  # w (J - d)
+        push = self.alpha * np.minimum(wanted, natural)
+        known = batch.any_cost & (S > 0.0)  # before the first update nothing is known of a price
+        lam = sense.prices(hold, push) * known
 
         def loss(L_R: Any, L_C: Any) -> Any:
             return (-L_R + (lam * L_C).sum()) / (1.0 + (lam / natural).sum())
@@ -105,15 +110,15 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        level = 1.0 + (J - d) / LIMIT  # 1 at the target, 0 a whole limit below it
-        self.patience.spend(wanted > natural, level, self.config.patience)
+        held = known & (wanted > natural)
+        rise = self.patience.spend(held, (J - d) / LIMIT, self.config.patience)
+        self.forecast.lift(self.alpha * rise)
         self.multiplier = lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("price_rho", sense.rho),
             **per_constraint("price_delta", delta * natural),
             **per_constraint("price_push", push),
-            **per_constraint("price_patience", spent),
             **per_constraint("price_natural", natural),
             **per_constraint("sensitivity", S),
             **per_constraint("gradient_norm", sense.gradient_norm),

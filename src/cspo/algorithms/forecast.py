@@ -1,12 +1,13 @@
 """Where a noisy cost stands, and what its model gets wrong: a Kalman filter per constraint.
 
     J'     = J + S (rho + delta - lam) + noise of the update         an epoch's mean cost y = J + e
-    delta' = delta + wander                                          in natural prices
+    delta' = delta + lift + wander                                   in natural prices
 
 The error e of y is known: the standard error of the epoch's episodes. The noise of the update is
 what the errors of the predictions have beyond that. So the gain K of the level is near 1 where
 episodes agree and the policy moves, and small where they scatter; and delta, which carries what
-gradients do not tell of the price that holds the cost, learns only as fast as y can teach.
+gradients do not tell of the price that holds the cost, learns only as fast as y can teach. It
+wanders since the better a policy is, the dearer its limit; the lift is patience that ends.
 
 Costs are counted in units in which the limit is 25, the benchmark's, so that nothing depends on the
 unit in which they come. Where the limit is far below the first cost, or zero, that is 250 units.
@@ -20,9 +21,9 @@ from cspo.state import Remembers
 from cspo.types import Batch, FloatArray, per_constraint
 
 LIMIT = 25.0
-WANDER = 0.05  # of delta in an epoch, in natural prices
-SPREAD = 0.5  # of delta, when nothing is known of it
-BOUNDS = -1.0, 5.0  # of delta
+WANDER = 0.2  # of delta in an epoch, in natural prices
+SPREAD = 1.0  # of delta, when nothing is known of it; no more than that, or than delta itself
+BOUNDS = -1.0, 100.0  # of delta: beyond, the reward has a hundredth of the weight
 LEARN = 0.05  # how fast the noise of the update is learned
 ERROR_MEMORY = 0.8
 TINY = np.finfo(np.float64).tiny
@@ -63,10 +64,13 @@ class Forecast(Remembers):
         """
         self.predicted, self.answer = self.J + change, answer
 
-    def update(
-        self, batch: Batch, d: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Take in an epoch's cost; return J, K, delta and the limits in units, (K,) each."""
+    def lift(self, rise: FloatArray) -> None:
+        """Raise delta (K,) without evidence: all of that may be too much."""
+        self.delta = np.clip(self.delta + rise, *BOUNDS)
+        self.P[:, 1, 1] = (np.sqrt(self.P[:, 1, 1]) + rise) ** 2
+
+    def update(self, batch: Batch, d: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Take in an epoch's cost; return J, delta and the limits in units, (K,) each."""
         unit = self.cost_unit(batch.epoch_cost, d)
         y, d = batch.epoch_cost / unit, d / unit
         R = (batch.cost_error / unit) ** 2
@@ -77,7 +81,7 @@ class Forecast(Remembers):
             self.R = ERROR_MEMORY * self.R + (1.0 - ERROR_MEMORY) * R
             self._filter(y - self.predicted)
         self._epoch_cost, self._in_use = batch.epoch_cost, unit
-        return self.J, self.K, self.delta, d
+        return self.J, self.delta, d
 
     def _filter(self, surprise: FloatArray) -> None:
         F = np.zeros_like(self.P)
@@ -85,7 +89,8 @@ class Forecast(Remembers):
         F[:, 0, 1] = self.answer
         P = F @ self.P @ F.transpose(0, 2, 1)
         P[:, 0, 0] = np.maximum(P[:, 0, 0] + self.Q, TINY)  # so that e = 0 gives K = 1
-        P[:, 1, 1] = np.minimum(P[:, 1, 1] + WANDER**2, SPREAD**2)
+        spread = np.maximum(SPREAD, np.abs(self.delta))
+        P[:, 1, 1] = np.minimum(P[:, 1, 1] + WANDER**2, spread**2)
         variance = P[:, 0, 0] + self.R
         gains = P[:, 0] / variance[:, None]  # (K, 2) of the level and of delta
         self.J = self.predicted + gains[:, 0] * surprise

@@ -11,9 +11,8 @@ from cspo.types import cost_labels
 # (column, what it is called, how it is drawn) beside the price of a constraint.
 PARTS = (
     ("price_rho", "ρ, holds the cost", "first"),
-    ("price_delta", "δ, by experience", "second"),
+    ("price_delta", "δ, by experience and time", "second"),
     ("price_push", "push, by distance", "third"),
-    ("price_patience", "patience, by time", "fourth"),
     ("effective_multiplier", "with penalty", "first"),
     ("penalty", "penalty", "second"),
     ("integral", "integral", "third"),
