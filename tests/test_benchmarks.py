@@ -315,7 +315,7 @@ def test_a_run_by_the_studies_names_is_resumed_from_its_folder(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "study, runs",
-    [("cspo-parts", 30), ("cspo-constant-s", 6), ("noisy-costs", 24), ("cost-units", 6)],
+    [("cspo-parts", 36), ("cspo-constant-s", 6), ("noisy-costs", 24), ("cost-units", 6)],
 )
 def test_studies_can_be_read(study: str, runs: int) -> None:
     read = read_study(ROOT / "results" / study / "study.toml", environments=True)
