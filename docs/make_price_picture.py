@@ -16,7 +16,7 @@ from cspo.runs.files import write_bytes
 from cspo.runs.progress import progress_file, read_progress
 
 ROOT = Path(__file__).resolve().parents[1]
-RUN = ROOT / "results" / "patience-confirm" / "runs" / "SafetyHalfCheetahVelocity-v1-cspo-seed25"
+RUN = ROOT / "results" / "regulator-confirm" / "runs" / "SafetyHalfCheetahVelocity-v1-cspo-seed40"
 ORANGE, BLUE, GREEN, PINK, GREY = "#d55e00", "#0072b2", "#009e73", "#aa4499", "#777777"
 
 

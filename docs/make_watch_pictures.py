@@ -2,7 +2,7 @@
 
 python docs/make_watch_pictures.py
 
-What is shown are archived runs of results/price-confirm as they stood after three fifths of their
+What is shown are archived runs of results/regulator-confirm as they stood after three fifths of their
 epochs: copies with the later rows cut off, whose locks are held as a training holds them.
 """
 
@@ -26,8 +26,8 @@ from cspo.runs.files import open_lock, try_lock
 DOCS = Path(__file__).parent
 from chromium import Browser, Page, open_browser  # noqa: E402 (make_report_pictures says where)
 
-RUNS = DOCS.parent / "results" / "patience-confirm" / "runs"
-RUN = "SafetyPointGoal1-v0-cspo-seed25"
+RUNS = DOCS.parent / "results" / "regulator-confirm" / "runs"
+RUN = "SafetyPointGoal1-v0-cspo-seed40"
 SHARE = 0.6  # of the epochs
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as held, open_browser() as browser:
         place = Path(folder) / "runs"
         for i, run in enumerate(sorted(RUNS.glob("*Goal1*"))):
-            ended = run.name.endswith("seed35")  # the others go on
+            ended = run.name.endswith("seed50")  # the others go on
             copied(run, place / run.name, 1.0 if ended else SHARE - 0.1 * (i % 3 != 0))
             if not ended:
                 assert try_lock(held.enter_context(open_lock(place / run.name / ".lock")))
