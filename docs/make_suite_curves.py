@@ -53,12 +53,12 @@ Return above, cost below, means of the last episodes; the dashed line is the lim
 [patience](cspo.md#why-it-is-so) lets them learn there for ten epochs of the fifty. PointGoal2 is
 within its limit in ten of the last twelve epochs, CarRun0 in one; CarButton2 comes down to 32. It
 is paid for with the return: PointGoal2 and CarButton2 end with none. Before CSPO's
-[patience ended](evidence/price-before.md#when-patience-ended) all three were above the limit in every
-epoch, at 35, 57 and 95 in the last fifth, and RacecarCircle1 had a return of 6 where it has 1 now.
-Runs beside it with CPPO-PID and the same margin, same seed, stopped early and not archived: it has
-PointGoal2 below its limit after 24 epochs, at a return of -2, and CarRun0 after 12, at a price of
-21; after 27 CarRun0 has a return of 30. PPO-Lag has, after 21 epochs of CarRun0, a return of 686 at
-a cost of 154.
+[patience ended](evidence/price-before.md#when-patience-ended) all three were above the limit in
+every epoch, at 35, 57 and 95 in the last fifth, and RacecarCircle1 had a return of 6 where it has 1
+now. Runs beside it with CPPO-PID and the same margin, same seed, stopped early and not archived: it
+has PointGoal2 below its limit after 24 epochs, at a return of -2, and CarRun0 after 12, at a price
+of 21; after 27 CarRun0 has a return of 30. PPO-Lag has, after 21 epochs of CarRun0, a return of 686
+at a cost of 154.
 
 **DoggoGoal1 crosses its limit at half time**, when it begins to walk, and the patience of a new
 violation takes most of what is left. PointPush1 violates in 38 epochs at a return of 0.4.

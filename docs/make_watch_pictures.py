@@ -2,8 +2,8 @@
 
 python docs/make_watch_pictures.py
 
-What is shown are archived runs of results/regulator-confirm as they stood after three fifths of their
-epochs: copies with the later rows cut off, whose locks are held as a training holds them.
+What is shown are archived runs of results/regulator-confirm as they stood after three fifths of
+their epochs: copies with the later rows cut off, whose locks are held as a training holds them.
 """
 
 from __future__ import annotations
