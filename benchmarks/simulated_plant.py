@@ -21,7 +21,7 @@ import numpy as np
 from cspo.algorithms.cspo import CSPO
 from cspo.algorithms.forecast import Forecast
 from cspo.algorithms.patience import Patience
-from cspo.experience.margin import WIDEST, Margin
+from cspo.experience.margin import Margin
 from cspo.types import FloatArray
 
 EPSILON = CSPO.epsilon
@@ -107,8 +107,7 @@ def run(
         wanted = (seen - aim) / (measured + epsilon / natural)
         lam = np.maximum(hold + np.minimum(wanted, natural), 0.0)
         sight.expect(measured * (hold - lam), measured * natural)
-        excess = (seen - aim) / LIMIT
-        sight.lift(spent.spend((wanted > natural) & (excess > WIDEST), excess, patience))
+        sight.lift(spent.spend(wanted > natural, (seen - aim) / LIMIT, patience))
         costs.append(J_c)
         levels.append(J)
         prices.append(lam)

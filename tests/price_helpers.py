@@ -19,7 +19,6 @@ from cspo.algorithms import forecast, get_algorithm, sensitivity
 from cspo.algorithms.cspo import CSPO
 from cspo.algorithms.learner import FitResult
 from cspo.algorithms.sensitivity import Sensitivity
-from cspo.experience.margin import WIDEST
 from cspo.types import Batch, Discount
 
 FIRST_SHARED = 0.5  # of the first products, which the module does not name: the rest is noise
@@ -163,10 +162,9 @@ class WrittenPrice:
         for i, level in enumerate(self.filters):
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
             level.answer = found["S"][i] * found["natural"][i]
-            above = level.x[0] - d[i] / (self.unit[i] or 1.0)
             held_down = live[i] and found["S"][i] > 0.0 and wanted[i] > found["natural"][i]
-            held_down = held_down and above > WIDEST * forecast.LIMIT
             if held_down:
+                above = level.x[0] - d[i] / self.unit[i]
                 rise = self.alpha[i] * self._rise(i, above / forecast.LIMIT)
                 level.x[1] = min(level.x[1] + rise, forecast.BOUNDS[1])
                 level.P[1, 1] = (level.P[1, 1] ** 0.5 + rise) ** 2

@@ -96,16 +96,6 @@ def test_delta_rises_while_the_bound_holds_the_price_down() -> None:
         assert state["patience"]["held"].tolist() == [0.0]
 
 
-@pytest.mark.parametrize(("above", "spends"), [(0.25, False), (0.29, False), (0.31, True)])
-def test_patience_is_not_spent_between_the_target_and_the_limit(above: float, spends: bool) -> None:
-    """A cost that is above its target by less than the widest margin may keep its limit."""
-    plant, state = prepared()
-    state = state | {"sensitivity": state["sensitivity"] | {"eta": np.array([1e-6])}}
-    report = one_more(plant, state, (1.0 + above) * LIMIT)
-    assert report["price_push"] == pytest.approx(report["price_natural"]), "the bound holds"
-    assert (report["state"]["patience"]["held"][0] > 0.0) == spends
-
-
 def test_alpha_scales_what_patience_adds() -> None:
     plant, state = prepared()
     for alpha in (0.0, 0.4):

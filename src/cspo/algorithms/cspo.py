@@ -7,7 +7,7 @@
 
     L_R = mean min(r A_r, clip(r) A_r)    L_C = mean max(r A_c, clip(r) A_c)    (clipped separately)
     rho      the price that holds the cost, by the gradients: the least-squares multiplier
-    delta    what experience adds to it, and time spent outside the limit
+    delta    what experience adds to it, and time where the bound holds the price down
     S        eta H ||grad L_C||^2, without its noise: the fall of the cost per unit of price
     natural  ||grad L_R|| / ||grad L_C||: a larger price drowns the reward in the cost's noise
 
@@ -43,7 +43,6 @@ from cspo.algorithms.patience import Patience
 from cspo.algorithms.registry import SOLID, Look, Traits, register
 from cspo.algorithms.sensitivity import Sensitivity
 from cspo.algorithms.surrogates import clip_fraction, clipped_cost, clipped_reward
-from cspo.experience.margin import WIDEST
 from cspo.settings import positive, setting
 from cspo.state import Remembers
 from cspo.types import Batch, Discount, FloatArray, per_constraint
@@ -111,9 +110,9 @@ class CSPO(Remembers):
         fit = self.learner.fit(batch, stated)
         self.forecast.expect(*sense.change(hold, lam))
         sense.learn(lam, fit.ratio, batch)
-        excess = (J - d) / LIMIT
-        outside = known & (wanted > natural) & (excess > WIDEST)  # whatever the margin
-        self.forecast.lift(self.alpha * self.patience.spend(outside, excess, self.config.patience))
+        held = known & (wanted > natural)
+        rise = self.patience.spend(held, (J - d) / LIMIT, self.config.patience)
+        self.forecast.lift(self.alpha * rise)
         self.multiplier = lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),

@@ -1,7 +1,6 @@
-"""How fast delta rises, in natural prices, while the cost is outside its limit.
+"""How fast delta rises, in natural prices, while the bound on the push holds the price down.
 
-    delta <- delta + alpha r / m        in an epoch outside: the bound on the push holds the price
-                                        down, and J is above the limit itself, whatever the margin
+    delta <- delta + alpha r / m        in an epoch in which the bound holds the price down
 
     r = 1                                           in the first m of them in a row
     r = max(1, (J - d) / limit) exp((n - m) / m)    then, n being how many there were before
@@ -25,7 +24,7 @@ class Patience(Remembers):
     """n of K constraints.
 
     Attributes:
-        held: (K,) epochs outside in a row.
+        held: (K,) epochs in a row in which the bound has held the price down.
     """
 
     remembered = ("held",)
@@ -34,9 +33,9 @@ class Patience(Remembers):
         """Start with all of it."""
         self.held = np.zeros(num_costs)
 
-    def spend(self, outside: NDArray[np.bool_], excess: FloatArray, patience: float) -> FloatArray:
-        """Return r / m (K,) from whether the epoch was outside, and the excess (J - d) / limit."""
+    def spend(self, holds: NDArray[np.bool_], excess: FloatArray, patience: float) -> FloatArray:
+        """Return r / m (K,) from whether the bound held, and the excess (J - d) / limit."""
         late = np.minimum(self.held / patience - 1.0, np.log(BOUNDS[1]))  # so that exp stays finite
         rise = np.where(late >= 0.0, np.maximum(excess, 1.0) * np.exp(late), 1.0)
-        self.held = np.where(outside, self.held + 1.0, 0.0)
-        return np.where(outside, rise, 0.0) / patience
+        self.held = np.where(holds, self.held + 1.0, 0.0)
+        return np.where(holds, rise, 0.0) / patience
