@@ -31,9 +31,10 @@ Curves = dict[str, Any]  # a column of progress.csv each
 
 PAGE = """# CSPO on the rest of the suite
 
-What it is: the default settings, one run of {steps} steps on each of ten tasks that differ most,
-to see what happens. What it is not: a ranking. One seed decides nothing, and the paper trains ten
-times as long.
+What it is: the default settings, as they were
+[before CSPO's weight had an epsilon](evidence/price-before.md), one run of {steps} steps on each of
+ten tasks that differ most, to see what happens. What it is not: a ranking. One seed decides
+nothing, and the paper trains ten times as long.
 
 ```
 cspo study run results/suite-curves/study.toml --out studies/suite-curves

@@ -147,7 +147,8 @@ epoch whose reported cost is within the new limit; the next two are about the ep
 the end, the excess that of the worst seed. "Before" is over the last {LAST} epochs before the step,
 "at the end" over the last {LAST} of the run. The reported cost is the mean over the last {window}
 episodes, of which an epoch ends about {ended}: a cost that falls at once is seen to fall with that
-delay. CSPO keeps its margin below the limit, as by default; the others have none. A run within the
+delay. CSPO keeps its margin below the limit, as by default; the others have none. Its runs are from
+[before its weight had an epsilon](evidence/price-before.md). A run within the
 new limit at the step counts 0 epochs, wherever its cost goes then. One task and at most
 {max(len(cell.runs) for cell in cells)} seeds: what differs by less than the seeds do is no
 difference.
