@@ -79,7 +79,7 @@ class CSPO(Remembers):
     traits = Traits("first", "price")
     forms: ClassVar[dict[str, Any]] = {"paper": CSPOPaper}
     remembered = ("multiplier", "sensitivity", "forecast", "patience")
-    epsilon: ClassVar[float] = LIMIT / 5.0
+    epsilon: ClassVar[float] = LIMIT / 5.0  # of cost, in units in which the limit is LIMIT
 
     def __init__(
         self, config: CSPOConfig, learner: Learner, num_costs: int, discount: Discount
