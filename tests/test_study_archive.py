@@ -111,6 +111,44 @@ def test_a_study_goes_on_from_an_archive(
     assert "0 finished runs are taken" in capsys.readouterr().out
 
 
+def test_an_archive_names_a_plugin_without_the_folders_of_this_machine(tmp_path: Path) -> None:
+    """The study says where the plugin is from its own place; archived there it still does."""
+    from cspo.lab.study.archive import archive
+
+    plugin = tmp_path / "code" / "my_algorithm.py"
+    plugin.parent.mkdir()
+    shutil.copy(Path(__file__).parents[1] / "examples" / "my_algorithm.py", plugin)
+    written = tmp_path / "results" / "kept" / "study.toml"
+    written.parent.mkdir(parents=True)
+    own = STUDY | {"algorithms": ["step-price"], "seeds": 1}
+    text = 'plugin = "../../code/my_algorithm.py"  # of ours\n' + tomli_w.dumps(own)
+    written.write_text(text)
+    folder = tmp_path / "study"
+    folder.mkdir()
+    study = read_study(written)
+    (folder / "study.toml").write_text(study.text)
+    assert f'plugin = "{plugin}"' in study.text
+    for spec in study.runs:
+        work(to_dict(spec.config), str(folder / "runs" / spec.id))
+
+    elsewhere = tmp_path / "elsewhere"
+    for out in (elsewhere, written.parent):
+        run = archive(folder, out).kept[0]
+        kept = (out / "runs" / run / "config.toml").read_text()
+        assert 'plugin = "my_algorithm.py"' in kept and str(tmp_path) not in kept
+        assert collect([out]).runs[0].algo == "step-price"
+    assert written.read_text() == text
+    assert str(tmp_path) not in (elsewhere / "study.toml").read_text()
+    assert read_study(written).runs[0].id == run
+    for damage in (b"plugin = ", b"\xff"):
+        written.write_bytes(damage)
+        archive(folder, written.parent)
+        assert 'plugin = "my_algorithm.py"' in written.read_text()
+    written.write_text(text.replace("seeds = 1", "seeds = 2"))
+    archive(folder, written.parent)
+    assert "seeds = 1" in written.read_text(), "another study's text is replaced"
+
+
 def test_an_archive_of_other_runs_or_a_damaged_one_is_not_taken_over(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from cspo.errors import CspoError
 from cspo.lab.study.grid import Study
+from cspo.lab.study.plugin_path import differ_in_folder, without_folder
 from cspo.lab.study.repair import difference, is_finished
 from cspo.lab.study.state import StudyFolder
 from cspo.runs.files import own_folder, read_bytes, refuse_link, write_bytes, write_text, writes_to
@@ -28,8 +30,10 @@ def archive(study: Path | str, out: Path | str) -> Archived:
     """Copy the finished runs of a study: epochs (compressed), settings, summaries, no checkpoints.
 
     Errors of runs that failed are copied too. Archiving again adds what has been finished since;
-    equal runs give equal bytes. `cspo report`, `metrics` and `study status` read an archive like
-    the study itself; `take_over` puts it back.
+    equal runs give equal bytes. Of a plugin's path the file's name is kept, since the folder means
+    nothing elsewhere; a study.toml that lies there and names its plugin from there stays.
+    `cspo report`, `metrics` and `study status` read an archive like the study itself; `take_over`
+    puts it back.
     """
     source, target = StudyFolder(study), Path(out)
     read = source.read()
@@ -45,9 +49,17 @@ def archive(study: Path | str, out: Path | str) -> Archived:
             # Without the time: equal runs give equal bytes.
             epochs = gzip.compress(read_bytes(run / "progress.csv"), mtime=0)
             _copy(run, target / "runs" / name, EPOCHS, epochs)
-        write_text(target / "study.toml", read.text)
+        _copy_study(read.text, target / "study.toml")
         _copy_failures(source.path / "failures", target / "failures")
     return Archived(kept, [spec.id for spec in read.runs if spec.id not in kept])
+
+
+def _copy_study(text: str, target: Path) -> None:
+    """Write the study's text, unless it is there and finds its plugin from there."""
+    with suppress(OSError, ValueError):  # what lies there is no text of a study: it is replaced
+        if differ_in_folder(read_bytes(target).decode("utf-8"), text):
+            return
+    write_text(target, without_folder(text))
 
 
 def _copy_failures(source: Path, target: Path) -> None:
@@ -97,6 +109,7 @@ def _copy(run: Path, target: Path, name: str, epochs: bytes) -> None:
     for file in (*COPIED, EPOCHS, "progress.csv"):
         refuse_link(run / file)  # a copy would hold what it leads to
     texts = {text: read_bytes(run / text).decode("utf-8") for text in COPIED}
+    texts["config.toml"] = without_folder(texts["config.toml"])
     target.parent.parent.mkdir(parents=True, exist_ok=True)
     for folder in (target.parent, target):
         own_folder(folder)

@@ -8,14 +8,10 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-import tomli_w
 
 from cspo.algorithms.registry import get_algorithm
 from cspo.config import TrainConfig, general_fields, make_config, with_settings
@@ -24,6 +20,7 @@ from cspo.errors import CspoError, flag, nearest
 from cspo.experience.limits import limits_at
 from cspo.lab.study.fields import Settings, StudyFile
 from cspo.lab.study.plan import Plan, PlannedRun, StudyProblems, run_id
+from cspo.lab.study.plugin_path import with_plugin
 from cspo.runs.files import read_bytes
 from cspo.runs.plain import parse_toml
 from cspo.setup import check_training_memory
@@ -107,7 +104,7 @@ def read_study(source: Path | str, *, environments: bool = False) -> Study:
     if file.problems:
         raise StudyProblems(source, file.problems)
     if file.plugin is not None:
-        text = _with_plugin(text, data, file.plugin)
+        text = with_plugin(text, file.plugin)
     return Study(file.name, file.description, text, tuple(runs), file.retries)
 
 
@@ -138,14 +135,6 @@ def _run(variant: str, config: TrainConfig, seed: int) -> RunSpec:
         cost_limit=limits_at(config.cost_limit, 0),
         config=with_settings(config, seed=seed),
     )
-
-
-def _with_plugin(text: str, data: dict[str, Any], plugin: str) -> str:
-    """Return the text with the plugin's full path, which holds from the study's folder as well."""
-    line = tomli_w.dumps({"plugin": plugin}).rstrip()
-    changed = re.sub(r"^\s*plugin\s*=.*$", lambda _: line, text, count=1, flags=re.MULTILINE)
-    wanted = {**data, "plugin": plugin}
-    return changed if parse_toml(changed) == wanted else tomli_w.dumps(wanted)
 
 
 def _combine(file: StudyFile) -> list[tuple[str, TrainConfig]]:
