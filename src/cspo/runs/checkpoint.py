@@ -32,6 +32,14 @@ State = dict[str, Any]
 class DamagedCheckpoint(CspoError):
     """A checkpoint that cannot be trusted."""
 
+    told = "is damaged"
+
+
+class AnotherVersion(DamagedCheckpoint):
+    """A checkpoint that is whole, and whose algorithm remembered other things than it does now."""
+
+    told = "was written by another version of the algorithm"
+
 
 def save(folder: Path, epoch: int, state: State, keep: int = 2) -> Path:
     """Write the state after `epoch` and remove all but the newest `keep` checkpoints up to it.
@@ -73,7 +81,7 @@ def load(path: Path, accept: Callable[[State], None] | None = None) -> State:
         if accept is not None:
             accept(state)
     except DamagedCheckpoint as fault:
-        raise DamagedCheckpoint(f"{path.name} is damaged: {fault}") from fault
+        raise DamagedCheckpoint(f"{path.name} {fault.told}: {fault}") from fault
     return state
 
 

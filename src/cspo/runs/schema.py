@@ -25,7 +25,7 @@ from cspo.errors import CspoError
 from cspo.policy.distribution import Distribution
 from cspo.policy.network import AUTO, NetworkFault, compare_signatures
 from cspo.policy.networks import parameter_count
-from cspo.runs.checkpoint import DamagedCheckpoint, State
+from cspo.runs.checkpoint import AnotherVersion, DamagedCheckpoint, State
 from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy, network_for, observation_layout
 from cspo.train import PARTS, Trainer
@@ -58,9 +58,10 @@ WIDEST = 2**128  # whole numbers: states of random streams, and counters, which 
 WHOLE = 2**53  # and those that are computed with as floating-point numbers, such as counters
 
 
-def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
+def check_state(state: State, config: TrainConfig, policy: Any = None, trains: bool = True) -> None:
     """Raise `DamagedCheckpoint` unless a state is one of a run with these settings.
 
+    Who does not train with it needs nothing of the algorithm: it may be of another version.
     `policy` is the network that the user gave. If it is another than the run's, nothing is damaged:
     that is a `NetworkFault`.
     """
@@ -82,6 +83,8 @@ def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
             _demand(isinstance(state[name], dict), f"{name} is not a table")
         else:
             like = getattr(blank, name).state_dict()
+            if name == "algorithm" and not _of_this_version(state[name], like, trains):
+                continue
             _compare(state[name], like, name, _rows_that_vary(blank))
     _demand(bool((state["cost_limit"] >= 0.0).all()), "cost_limit is negative")
     _demand(state.get("limit_set", True) is True, "limit_set is not true")
@@ -90,6 +93,22 @@ def check_state(state: State, config: TrainConfig, policy: Any = None) -> None:
     _demand(len({len(rows) for rows in state["window"].values()}) == 1, "window is torn apart")
     if "progress" in state:
         _check_rows(state["progress"], state["epoch"])
+
+
+def _of_this_version(saved: Any, like: dict[str, Any], trains: bool) -> bool:
+    """Whether what an algorithm saved has the names of today; if it trains, it must."""
+    _demand(isinstance(saved, dict), "algorithm is not a table")
+    differ = sorted(_names(saved) ^ _names(like))
+    if differ and trains:
+        name = f"algorithm{differ[0]}"
+        raise AnotherVersion(f"only one of the two remembers {name!r:.60}")
+    return not differ
+
+
+def _names(table: dict[str, Any], path: str = "") -> set[str]:
+    """Return the paths of all that is in nested tables."""
+    inner = (_names(item, f"{path}/{name}") for name, item in table.items() if type(item) is dict)
+    return {f"{path}/{name}" for name in table}.union(*inner)
 
 
 def _check_streams(value: Any) -> None:

@@ -153,7 +153,7 @@ def _of_run(name: str, config: TrainConfig, policy: Any) -> WarmStart:
         policy = None
 
     def accept(state: dict[str, Any]) -> None:
-        check_state(state, theirs, policy)
+        check_state(state, theirs, policy, trains=False)
 
     state, _ = load_newest(folder / "checkpoints", accept=accept)
     if state is None:

@@ -230,7 +230,7 @@ def load(
     folder, network = run_dir / "checkpoints", allowed_network(config, policy, trust)
 
     def accept(state: dict[str, Any]) -> None:
-        check_state(state, config, network)
+        check_state(state, config, network, trains=False)
 
     if checkpoint is None:
         state, notes = load_newest(folder, accept=accept)
