@@ -12,8 +12,10 @@ both from the level, since the noise of one epoch's cost, which the level has fi
 both the same way. Some of it is left in the level, and lends a little to the correlation. Epochs
 before the first price are left out. The slope is that of the realised on the predicted change: 1
 where a prediction is of the right size. "error" is the root mean square of what was not predicted,
-"no change" that of expecting the level itself. Runs may be archived ones. Beside FILE.png a table
-is written, FILE.md.
+"no change" that of expecting the level itself. "successive errors" is the correlation of an error
+with that of the epoch after it, past the first 30 % of a run: below zero where the filter's gain is
+larger than the noise is worth, above where it is smaller. Runs may be archived ones. Beside
+FILE.png a table is written, FILE.md.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ from cspo.types import FloatArray
 
 COLUMNS = ("cost_epoch", "cost_level", "cost_predicted", "sensitivity")
 HEADER = (
-    "| task | algorithm | epochs | correlation | slope | error | no change |",
-    "|---|---|---|---|---|---|---|",
+    "| task | algorithm | epochs | correlation | slope | error | no change | successive errors |",
+    "|---|---|---|---|---|---|---|---|",
 )
+LATE = 0.3  # of a run: after it learning has settled
 SHOWN, SPARE = 99.0, 1.1  # percent of the changes that a panel has room for, and some more
 
 
@@ -47,6 +50,7 @@ class Changes(NamedTuple):
 
     predicted: FloatArray  # (n,)
     realised: FloatArray  # (n,)
+    errors: FloatArray  # (m, 2) of two epochs in a row, late in a run
 
     @property
     def correlation(self) -> float:
@@ -68,6 +72,12 @@ class Changes(NamedTuple):
         return float(np.sqrt(np.mean((self.realised - self.predicted) ** 2)))
 
     @property
+    def successive(self) -> float:
+        """Correlation of an error with the next one, NaN where there are too few."""
+        alike, squares = (self.errors[:, 0] * self.errors[:, 1]).sum(), (self.errors**2).sum()
+        return float(2.0 * alike / squares) if squares > 0.0 else float("nan")
+
+    @property
     def error_of_no_change(self) -> float:
         """The same for the prediction that nothing changes."""
         return float(np.sqrt(np.mean(self.realised**2)))
@@ -79,12 +89,19 @@ def changes_of(run: Path) -> Changes:
     columns = [constraint_columns(table, name) for name in COLUMNS]
     if not all(columns):
         raise CspoError(f"{run} has no column {COLUMNS[[*map(bool, columns)].index(False)]!r}.")
-    predicted, realised = [], []
+    found = []
     for cost, level, expected, steepness in zip(*columns, strict=True):
         priced = steepness[:-1] > 0.0
-        predicted.append((expected - level)[:-1][priced])
-        realised.append((cost[1:] - level[:-1])[priced])
-    return Changes(np.concatenate(predicted), np.concatenate(realised))
+        predicted, realised = (expected - level)[:-1], cost[1:] - level[:-1]
+        errors = (realised - predicted)[int(LATE * len(cost)) :]
+        pairs = np.column_stack([errors[:-1], errors[1:]])
+        found.append(Changes(predicted[priced], realised[priced], pairs))
+    return pooled(found)
+
+
+def pooled(parts: Sequence[Changes]) -> Changes:
+    """Return the changes of several constraints or runs as one."""
+    return Changes(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def collect(runs: Sequence[Path]) -> dict[tuple[str, str], Changes]:
@@ -93,10 +110,8 @@ def collect(runs: Sequence[Path]) -> dict[tuple[str, str], Changes]:
     for run in runs:
         settings = read_settings(run / "config.toml")
         found.setdefault((settings["task"], settings["algo"]), []).append(changes_of(run))
-    pooled = {
-        key: Changes(*map(np.concatenate, zip(*parts, strict=True))) for key, parts in found.items()
-    }
-    return {key: changes for key, changes in pooled.items() if len(changes.predicted)}
+    together = {key: pooled(parts) for key, parts in found.items()}
+    return {key: changes for key, changes in together.items() if len(changes.predicted)}
 
 
 def draw(found: Mapping[tuple[str, str], Changes]) -> Any:
@@ -110,12 +125,12 @@ def draw(found: Mapping[tuple[str, str], Changes]) -> Any:
             panel.set_visible(False)
         for ((task, algo), changes), panel in zip(found.items(), panels.flat, strict=False):
             colour = look_of(algo).colour
-            across, up = (SPARE * np.percentile(np.abs(one), SHOWN) or 1.0 for one in changes)
+            across, up = (SPARE * np.percentile(np.abs(one), SHOWN) or 1.0 for one in changes[:2])
             ends = np.array([-across, across])
             fitted = changes.realised.mean() + changes.slope * (ends - changes.predicted.mean())
             panel.plot(ends, ends, **LIMIT_LINE, zorder=2)
             panel.plot(ends, fitted, color=colour, linewidth=1.5, zorder=4)
-            panel.scatter(*changes, s=9, alpha=0.45, linewidth=0, color=colour, zorder=3)
+            panel.scatter(*changes[:2], s=9, alpha=0.45, linewidth=0, color=colour, zorder=3)
             panel.set_xlim(-across, across)
             panel.set_ylim(-up, up)
             panel.set_title(wrapped(f"{task}, {name_of(algo)}", 34))
@@ -133,7 +148,8 @@ def table(found: Mapping[tuple[str, str], Changes]) -> str:
     """Return the same in numbers, as Markdown."""
     rows = [
         f"| {task} | {name_of(algo)} | {len(changes.predicted)} | {changes.correlation:.2f} "
-        f"| {changes.slope:.2f} | {changes.error:.2f} | {changes.error_of_no_change:.2f} |"
+        f"| {changes.slope:.2f} | {changes.error:.2f} | {changes.error_of_no_change:.2f} "
+        f"| {changes.successive:.2f} |"
         for (task, algo), changes in found.items()
     ]
     return "\n".join([*HEADER, *rows]) + "\n"

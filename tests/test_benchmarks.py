@@ -24,7 +24,7 @@ from cspo.envs import make_batch
 from cspo.lab.study.grid import read_study
 from cspo.plugins import load_plugin
 from cspo.train import Trainer
-from cspo.types import Discount, EpochReport
+from cspo.types import Discount, EpochReport, FloatArray
 
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
@@ -353,10 +353,16 @@ def test_predictions_meet_the_epoch_after_them(tmp_path: Path) -> None:
     assert out.read_bytes().startswith(b"\x89PNG")
     error, still = np.sqrt(np.mean(x**2)), 2.0 * np.sqrt(np.mean(x**2))
     correlation = x.std() / (x + off).std()  # where the slope is 1
+
+    def successive(errors: FloatArray) -> float:
+        """Return their correlation with the next, of those past the first 30 % of seven epochs."""
+        one, next_one = errors[1:-1], errors[2:]
+        return float(2.0 * (one @ next_one) / (one @ one + next_one @ next_one))
+
     assert out.with_suffix(".md").read_text().splitlines()[2:] == [
-        f"| Exact | CSPO | 10 | 1.00 | 2.00 | {error:.2f} | {still:.2f} |",
+        f"| Exact | CSPO | 10 | 1.00 | 2.00 | {error:.2f} | {still:.2f} | {successive(x):.2f} |",
         f"| Noisy | CSPO | 5 | {correlation:.2f} | 1.00 | {np.sqrt(np.mean(off**2)):.2f} "
-        f"| {np.sqrt(np.mean((x + off) ** 2)):.2f} |",
+        f"| {np.sqrt(np.mean((x + off) ** 2)):.2f} | {successive(off):.2f} |",
     ]
 
 

@@ -136,7 +136,7 @@ def test_cost_settles_at_the_constrained_optimum(
     # with the reward's advantage divided by its standard deviation: noise 1, summed by GAE to 1 /
     # sqrt(1 - (0.9 * 0.95)^2), so 0.93. CSPO's is per unit of cost.
     right = 1.8 * np.sqrt(1.0 - (0.9 * 0.95) ** 2)
-    # Over eight seeds: 0.86 to 0.96, and 0.66 to 0.85, as the noise is not all.
+    # Over eight seeds: 0.88 to 0.97, and 0.66 to 0.85, as the noise is not all.
     multiplier = late_mean(reports, "multiplier") / cost_unit(run)
     assert multiplier == pytest.approx(right, rel=relative)
 
@@ -161,8 +161,8 @@ def test_cspo_recovers_from_an_infeasible_start_and_stays() -> None:
     reports = list(trainer(tradeoff, "cspo", 30.0, 70, start=0.6, patience=10.0))
     assert reports[0].cost[0] > 75.0
     safe = first_safe(reports)
-    assert safe <= 45  # 31 to 39 over eight seeds
-    assert 25.0 < late_mean(reports, "cost") < 30.0  # 27.3 to 28.6: the margin is 1.2 to 2
+    assert safe <= 52  # 41 to 49 over eight seeds: the price is held to a natural one until then
+    assert 25.0 < late_mean(reports, "cost") < 30.0  # 26.6 to 29.2: the margin is 0.4 to 1.2
     # The price does it: high under violation, and that which holds the cost afterwards.
     prices = [report.multiplier[0] for report in reports]
     assert max(prices[:safe]) > 2.0 * np.mean(prices[-15:])
@@ -187,7 +187,7 @@ def test_stronger_alpha_recovers_faster() -> None:
         first_safe(list(trainer(tradeoff, "cspo", 40.0, 45, start=0.0, alpha=alpha)))
         for alpha in (1.0, 0.1)
     ]
-    assert epochs[0] + 10 < epochs[1]  # 16 or 17 against 39 or more over eight seeds
+    assert epochs[0] + 10 < epochs[1]  # 15 to 22 against 45 or more over eight seeds
 
 
 # ---------------------------------------------------------------- two constraints
