@@ -72,6 +72,12 @@ def _join(plain: Any, left: Arrays) -> Any:
     return {key: _join(item, left) for key, item in plain.items()}
 
 
+def names_in(state: dict[str, Any], path: str = "") -> set[str]:
+    """Return the paths of all that is in a state, tables and what they hold."""
+    inner = (names_in(item, f"{path}/{name}") for name, item in state.items() if type(item) is dict)
+    return {f"{path}/{name}" for name in state}.union(*inner)
+
+
 def digest(arrays: Arrays, text: str = "") -> str:
     """Return a digest of a text and of the names, types, shapes and contents of arrays."""
     result = hashlib.sha256(text.encode())

@@ -28,6 +28,7 @@ from cspo.policy.networks import parameter_count
 from cspo.runs.checkpoint import AnotherVersion, DamagedCheckpoint, State
 from cspo.settings import UnknownSettings
 from cspo.setup import EARLIER_FACTS, build_policy, network_for, observation_layout
+from cspo.state import names_in
 from cspo.train import PARTS, Trainer
 
 NAMES = {"epoch", "cost_limit", "facts", *PARTS, "env"}
@@ -52,7 +53,7 @@ SPACES: dict[str, Any] = {  # what checkpoints of earlier releases do not have, 
 # What is a sum of squares, a variance, a length or a price.
 NOT_NEGATIVE = {
     *("square_sum", "second", "lengths", "weight", "eta", "unit", "Q", "R"),
-    *("multiplier", "c", "z", "noise", "excess"),
+    *("multiplier", "z", "noise", "excess"),
 }
 WIDEST = 2**128  # whole numbers: states of random streams, and counters, which are far below
 WHOLE = 2**53  # and those that are computed with as floating-point numbers, such as counters
@@ -61,9 +62,8 @@ WHOLE = 2**53  # and those that are computed with as floating-point numbers, suc
 def check_state(state: State, config: TrainConfig, policy: Any = None, trains: bool = True) -> None:
     """Raise `DamagedCheckpoint` unless a state is one of a run with these settings.
 
-    Who does not train with it needs nothing of the algorithm: it may be of another version.
-    `policy` is the network that the user gave. If it is another than the run's, nothing is damaged:
-    that is a `NetworkFault`.
+    Who does not train needs nothing of the algorithm. `policy` is the network that the user gave;
+    if it is another than the run's, nothing is damaged: that is a `NetworkFault`.
     """
     _same_names(state, NAMES | (NEWER & state.keys()), "it")
     _demand(state["epoch"] <= config.epochs, f"it is of epoch {state['epoch']} of {config.epochs}")
@@ -78,14 +78,8 @@ def check_state(state: State, config: TrainConfig, policy: Any = None, trains: b
     compare_signatures(state["policy"].get("network"), blank.policy.signature)
     _compare(state["cost_limit"], blank.limits.now, "cost_limit", {})
     for name in PARTS:
-        if name == "algorithm" and not is_built_in(get_algorithm(config.algo)):
-            # What an algorithm of a user remembers may grow as it likes; its own method reads it.
-            _demand(isinstance(state[name], dict), f"{name} is not a table")
-        else:
-            like = getattr(blank, name).state_dict()
-            if name == "algorithm" and not _of_this_version(state[name], like, trains):
-                continue
-            _compare(state[name], like, name, _rows_that_vary(blank))
+        if name != "algorithm" or _compares(state[name], blank, config, trains):
+            _compare(state[name], getattr(blank, name).state_dict(), name, _rows_that_vary(blank))
     _demand(bool((state["cost_limit"] >= 0.0).all()), "cost_limit is negative")
     _demand(state.get("limit_set", True) is True, "limit_set is not true")
     stop = state.get("stop", {"rule": "", "count": 0})
@@ -95,20 +89,15 @@ def check_state(state: State, config: TrainConfig, policy: Any = None, trains: b
         _check_rows(state["progress"], state["epoch"])
 
 
-def _of_this_version(saved: Any, like: dict[str, Any], trains: bool) -> bool:
-    """Whether what an algorithm saved has the names of today; if it trains, it must."""
+def _compares(saved: Any, blank: Trainer, config: TrainConfig, trains: bool) -> bool:
+    """Whether what an algorithm saved can be compared: a user's own may remember what it likes."""
     _demand(isinstance(saved, dict), "algorithm is not a table")
-    differ = sorted(_names(saved) ^ _names(like))
+    if not is_built_in(get_algorithm(config.algo)):
+        return False
+    differ = names_in(saved) ^ names_in(blank.algorithm.state_dict())
     if differ and trains:
-        name = f"algorithm{differ[0]}"
-        raise AnotherVersion(f"only one of the two remembers {name!r:.60}")
+        raise AnotherVersion(f"only one of the two remembers {'algorithm' + min(differ)!r:.60}")
     return not differ
-
-
-def _names(table: dict[str, Any], path: str = "") -> set[str]:
-    """Return the paths of all that is in nested tables."""
-    inner = (_names(item, f"{path}/{name}") for name, item in table.items() if type(item) is dict)
-    return {f"{path}/{name}" for name in table}.union(*inner)
 
 
 def _check_streams(value: Any) -> None:
@@ -242,8 +231,7 @@ class _Sizes(SimpleNamespace):
 
 def _blank(config: TrainConfig, facts: SimpleNamespace, policy: Any) -> Trainer:
     """Return the trainer of a run at its beginning, on sizes in place of an environment."""
-    cost_names = tuple(facts.cost_names)
-    sizes = vars(facts) | {"num_envs": config.num_envs, "cost_names": cost_names}
+    sizes = vars(facts) | {"num_envs": config.num_envs, "cost_names": tuple(facts.cost_names)}
     try:
         in_this_process = dataclasses.replace(config, parallel=WorkerSettings())
         return Trainer(in_this_process, env=_Sizes(**sizes), policy=policy)
