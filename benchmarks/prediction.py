@@ -29,6 +29,7 @@ import numpy as np
 
 from cspo.config import read_settings
 from cspo.errors import CspoError
+from cspo.lab.metrics.recovery import SKIP
 from cspo.lab.report.figures import render
 from cspo.lab.report.looks import look_of, name_of
 from cspo.lab.report.panels import LIMIT_LINE, STYLE, new_figure, wrapped
@@ -41,7 +42,6 @@ HEADER = (
     "| task | algorithm | epochs | correlation | slope | error | no change | successive errors |",
     "|---|---|---|---|---|---|---|---|",
 )
-LATE = 0.3  # of a run: after it learning has settled
 SHOWN, SPARE = 99.0, 1.1  # percent of the changes that a panel has room for, and some more
 
 
@@ -93,7 +93,7 @@ def changes_of(run: Path) -> Changes:
     for cost, level, expected, steepness in zip(*columns, strict=True):
         priced = steepness[:-1] > 0.0
         predicted, realised = (expected - level)[:-1], cost[1:] - level[:-1]
-        errors = (realised - predicted)[int(LATE * len(cost)) :]
+        errors = (realised - predicted)[int(SKIP * len(cost)) :]
         pairs = np.column_stack([errors[:-1], errors[1:]])
         found.append(Changes(predicted[priced], realised[priced], pairs))
     return pooled(found)

@@ -90,7 +90,7 @@ def check_state(state: State, config: TrainConfig, policy: Any = None, trains: b
 
 
 def _compares(saved: Any, blank: Trainer, config: TrainConfig, trains: bool) -> bool:
-    """Whether what an algorithm saved can be compared: a user's own may remember what it likes."""
+    """Whether an algorithm's state can be compared; that of a user's own only its method reads."""
     _demand(isinstance(saved, dict), "algorithm is not a table")
     if not is_built_in(get_algorithm(config.algo)):
         return False
