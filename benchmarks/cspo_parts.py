@@ -57,9 +57,9 @@ class WithoutRho(Part):
 class WithoutCorrection(Forecast):
     """A filter that knows the model to be right: an error of the prediction is noise."""
 
-    def expect(self, change: FloatArray, answer: FloatArray) -> None:
+    def expect(self, change: FloatArray, S: FloatArray) -> None:
         """Expect a change that no delta could add to, so that delta stays 0, and certain."""
-        super().expect(change, np.zeros_like(answer))
+        super().expect(change, np.zeros_like(S))
 
     def lift(self, rise: FloatArray) -> None:
         """Leave delta, which time raises in CSPO, at 0 as well."""

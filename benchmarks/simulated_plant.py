@@ -101,13 +101,14 @@ def run(
         window = [*window, y][-WINDOW:]
         J_c = np.mean(window, axis=0)
         aim = margin.target(J_c, error / np.sqrt(len(window)), d)
-        seen, delta, aim = sight.update(SimpleNamespace(epoch_cost=y, cost_error=error), aim)  # type: ignore[arg-type]
+        batch: Any = SimpleNamespace(epoch_cost=y, cost_error=error)
+        seen, delta, aim = sight.update(batch, aim, natural)
         measured = S * overrated * np.exp(0.3 * rng.standard_normal(RUNS))
-        hold = np.maximum(plant.rho + delta * natural, 0.0)
+        hold = np.maximum(plant.rho + delta, 0.0)
         wanted = (seen - aim) / (measured + epsilon / natural)
         lam = np.maximum(hold + np.minimum(wanted, natural), 0.0)
-        sight.expect(measured * (hold - lam), measured * natural)
-        sight.lift(spent.spend(wanted > natural, (seen - aim) / LIMIT, patience))
+        sight.expect(measured * (hold - lam), measured)
+        sight.lift(natural * spent.spend(wanted > natural, (seen - aim) / LIMIT, patience))
         costs.append(J_c)
         levels.append(J)
         prices.append(lam)

@@ -50,25 +50,34 @@ class WrittenFilter:
     """The textbook filter of (J, delta), of one constraint, in units of cost."""
 
     def __init__(self) -> None:
-        self.x, self.P = np.zeros(2), np.diag([0.0, forecast.SPREAD**2])
+        self.x, self.P = np.zeros(2), np.zeros((2, 2))
         self.Q = self.R = self.answer = self.change = 0.0
         self.gain, self.started = 1.0, False
 
-    def see(self, y: float, error: float) -> None:
+    def see(self, y: float, error: float, natural: float) -> None:
         """Predict with the last change and its derivative by delta, then correct with y."""
+        spread = max(forecast.SPREAD * natural, abs(self.x[1]))
         if not self.started:
-            self.x[0], self.P[0, 0], self.R, self.started = y, error**2, error**2, True
+            self.x[0], self.R, self.started = y, error**2, True
+            self.P = np.diag([error**2, spread**2])
             return
         self.R = forecast.ERROR_MEMORY * self.R + (1 - forecast.ERROR_MEMORY) * error**2
         F, C = np.array([[1.0, self.answer], [0.0, 1.0]]), np.array([[1.0, 0.0]])
         known = np.array([self.change - self.answer * self.x[1], 0.0])  # the part without delta
-        x, P = F @ self.x + known, F @ self.P @ F.T + np.diag([self.Q, forecast.WANDER**2])
-        P[1, 1] = min(P[1, 1], max(forecast.SPREAD, abs(self.x[1])) ** 2)
+        wander = forecast.WANDER * natural
+        x, P = F @ self.x + known, F @ self.P @ F.T + np.diag([self.Q, wander**2])
+        if self.answer == 0.0:  # the cost has not answered to a price yet
+            P[1, 1] = spread**2
+        elif P[1, 1] > spread**2:  # delta is less uncertain, as strongly correlated with J
+            correlation = P[0, 1] / np.sqrt(P[0, 0] * P[1, 1])
+            P[0, 1] = P[1, 0] = correlation * np.sqrt(P[0, 0]) * spread
+            P[1, 1] = spread**2
         V = float((C @ P @ C.T)[0, 0]) + self.R
         gain = (P @ C.T)[:, 0] / V if V > 0.0 else np.array([1.0, 0.0])
         surprise = y - x[0]
         self.x, self.P = x + gain * surprise, (np.eye(2) - np.outer(gain, C)) @ P
-        self.x[1] = min(max(self.x[1], forecast.BOUNDS[0]), forecast.BOUNDS[1])
+        low, high = (bound * natural for bound in forecast.BOUNDS)
+        self.x[1] = min(max(self.x[1], low), high)
         noise = self.Q + forecast.LEARN * (surprise**2 - V)
         self.Q = min(max(noise, 0.0), forecast.LIMIT**2)
         self.gain = float(gain[0])
@@ -145,9 +154,9 @@ class WrittenPrice:
             if self.unit[i] == 0.0 and cost[i] > 0.0:
                 self.unit[i] = max(d[i], 0.1 * cost[i]) / forecast.LIMIT
             unit = self.unit[i] or 1.0
-            level.see(cost[i] / unit, error[i] / unit)
+            level.see(cost[i] / unit, error[i] / unit, found["natural"][i])
             found["J"][i], found["gain"][i] = level.x[0], level.gain
-            found["delta"][i] = level.x[1] * found["natural"][i]
+            found["delta"][i] = level.x[1]
             found["hold"][i] = max(found["rho"][i] + found["delta"][i], 0.0)
             flat = CSPO.epsilon / found["natural"][i]
             wanted[i] = (level.x[0] - d[i] / unit) / (found["S"][i] + flat)
@@ -161,12 +170,13 @@ class WrittenPrice:
             change = bb @ (found["hold"] - found["lam"])[seen]
         for i, level in enumerate(self.filters):
             level.change = self.eta[i] * H * change[seen.index(i)] if i in seen else 0.0
-            level.answer = found["S"][i] * found["natural"][i]
+            level.answer = found["S"][i]
             held_down = live[i] and found["S"][i] > 0.0 and wanted[i] > found["natural"][i]
             if held_down:
                 above = level.x[0] - d[i] / self.unit[i]
                 rise = self.alpha[i] * self._rise(i, above / forecast.LIMIT)
-                level.x[1] = min(level.x[1] + rise, forecast.BOUNDS[1])
+                rise *= found["natural"][i]
+                level.x[1] += rise
                 level.P[1, 1] = (level.P[1, 1] ** 0.5 + rise) ** 2
             self.held[i] = self.held[i] + 1 if held_down else 0
         return found

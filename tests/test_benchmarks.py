@@ -155,8 +155,8 @@ def test_the_plain_norm_has_the_noise_of_the_gradients_in_it(original: list[Epoc
 def test_windowed_the_filter_sees_the_reported_cost_and_its_error() -> None:
     window = 40  # two and a half epochs
     made = trainer("cspo-windowed", episode_window=window, window=window)
-    original, seen = made.algorithm.forecast.update, []
-    made.algorithm.forecast.update = lambda batch, d: seen.append(batch) or original(batch, d)
+    see, seen = made.algorithm.forecast.update, []
+    made.algorithm.forecast.update = lambda batch, *rest: seen.append(batch) or see(batch, *rest)
     for epoch, report in enumerate(made):
         costs = made.window.episodes.costs
         assert len(costs) == min(EPISODES * (epoch + 1), window)

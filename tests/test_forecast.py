@@ -14,6 +14,8 @@ from cspo.algorithms.forecast import BOUNDS, LIMIT, Forecast
 
 pytestmark = pytest.mark.usefixtures("no_runtime_warnings")
 
+ONE = np.ones(1)  # a natural price
+
 
 def seen(batch_cost: Any, error: Any) -> Any:
     """Return what the filter looks at in a batch."""
@@ -25,22 +27,26 @@ def test_forecast_is_the_textbook_filter() -> None:
     """Two constraints with other units, errors and answers, against matrices written out."""
     rng, d = np.random.default_rng(5), np.array([25.0, 4.0])
     ours, unit = Forecast(2), np.array([1.0, 4.0 / LIMIT])
-    written = [WrittenFilter(), WrittenFilter()]
+    written, deltas = [WrittenFilter(), WrittenFilter()], []
     for epoch in range(60):
         y = np.array([28.0, 3.0]) + rng.standard_normal(2) * [4.0, 0.7] + [0.1 * epoch, 0.0]
         error = np.array([3.0, 0.2]) * rng.uniform(0.5, 1.5, 2)
-        J, delta, limit = ours.update(seen(y, error), d)
+        natural = rng.uniform(0.1, 2.0, 2)
+        J, delta, limit = ours.update(seen(y, error), d, natural)
         for i, level in enumerate(written):
-            level.see(y[i] / unit[i], error[i] / unit[i])
+            level.see(y[i] / unit[i], error[i] / unit[i], natural[i])
         np.testing.assert_allclose(limit, LIMIT)
         np.testing.assert_allclose(J, [level.x[0] for level in written], rtol=1e-9)
         np.testing.assert_allclose(delta, [level.x[1] for level in written], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(ours.K, [level.gain for level in written], rtol=1e-9)
+        deltas.append(delta)
         change, answer = rng.standard_normal(2), rng.uniform(0.0, 3.0, 2)
+        answer[1] *= epoch >= 5  # not known before
         ours.expect(change, answer)
         for i, level in enumerate(written):
             level.change, level.answer = change[i], answer[i]
-    assert (np.abs(delta) > 0.01).all() and (ours.K > 0.05).all() and (ours.K < 0.99).all()
+    assert (np.std(deltas, axis=0) > 0.05).all(), "delta has learned something"
+    assert (ours.K > 0.05).all() and (ours.K < 0.99).all()
 
 
 def gains(move: float, error: float, answer: float, d: float = 25.0) -> Array:
@@ -48,7 +54,7 @@ def gains(move: float, error: float, answer: float, d: float = 25.0) -> Array:
     forecast, rng, J, found = Forecast(1), np.random.default_rng(6), 30.0, []
     for _ in range(300):
         y = max(J + error * rng.standard_normal(), 0.1)
-        forecast.update(seen(y, error), np.array([d]))
+        forecast.update(seen(y, error), np.array([d]), ONE)
         forecast.expect(np.zeros(1), np.array([answer]))
         found.append(float(forecast.K[0]))
         J = max(J + move * rng.standard_normal(), 1.0)
@@ -69,7 +75,7 @@ def test_gain_follows_the_better_of_measurement_and_model(d: float) -> None:
 def test_gain_of_a_cost_that_never_surprises_falls_like_that_of_a_mean() -> None:
     forecast = Forecast(1)
     for epoch in range(200):
-        forecast.update(seen(20.0, 3.0), np.array([25.0]))
+        forecast.update(seen(20.0, 3.0), np.array([25.0]), ONE)
         forecast.expect(np.zeros(1), np.zeros(1))
         assert forecast.K[0] == pytest.approx(1.0 / (epoch + 1.0))
 
@@ -78,7 +84,7 @@ def test_costs_that_are_all_the_same_keep_the_filter_finite() -> None:
     """Without error the covariance is singular; rounding must not make a variance negative."""
     rng, forecast = np.random.default_rng(7), Forecast(1)
     for y in (0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 30.0, 30.0, 30.0):
-        forecast.update(seen(y, 0.0), np.array([25.0]))
+        forecast.update(seen(y, 0.0), np.array([25.0]), ONE)
         assert forecast.P[0, 0, 0] >= 0.0 and forecast.P[0, 1, 1] >= 0.0
         assert forecast.K[0] == 1.0 and forecast.J[0] == y
         forecast.expect(np.zeros(1), rng.uniform(1e-3, 1e-2, 1))
@@ -90,7 +96,7 @@ def test_delta_learns_what_the_model_gets_wrong(bias: float) -> None:
     forecast, S = Forecast(1), np.array([2.0])
     assert BOUNDS[0] < bias < BOUNDS[1]
     for _ in range(100):
-        _, delta, _ = forecast.update(seen(20.0, 0.5), np.array([25.0]))
+        _, delta, _ = forecast.update(seen(20.0, 0.5), np.array([25.0]), ONE)
         forecast.expect(S * (delta - bias), S)
     assert delta == pytest.approx(bias, abs=1e-3)
 
@@ -98,7 +104,7 @@ def test_delta_learns_what_the_model_gets_wrong(bias: float) -> None:
 def test_delta_stands_still_where_the_cost_does_not_answer_to_it() -> None:
     forecast = Forecast(1)
     for epoch in range(50):
-        _, delta, _ = forecast.update(seen(20.0 + epoch, 0.5), np.array([25.0]))
+        _, delta, _ = forecast.update(seen(20.0 + epoch, 0.5), np.array([25.0]), ONE)
         forecast.expect(np.zeros(1), np.zeros(1))
         assert delta == 0.0
     assert forecast.J[0] > 60.0
@@ -117,15 +123,15 @@ def test_simulated_plant_settles_at_its_limit(
     is no systematic part as long as the price stays above zero, where the loop is linear.
     """
     rng, forecast = np.random.default_rng(8), Forecast(1)
-    rho, natural, J, levels, prices = 1.0, 1.5, 40.0, [], []
+    rho, natural, J, levels, prices = 1.0, np.array([1.5]), 40.0, [], []
     for _ in range(3500):
         y = max(J + error * rng.standard_normal(), 0.1)
-        level, delta, d = forecast.update(seen(y, error), np.array([LIMIT]))
-        hold = np.maximum(rho + delta * natural, 0.0)
+        level, delta, d = forecast.update(seen(y, error), np.array([LIMIT]), natural)
+        hold = np.maximum(rho + delta, 0.0)
         lam = np.maximum(
             hold + np.minimum((level - d) / (S + CSPO.epsilon / natural), natural), 0.0
         )
-        forecast.expect(S * (hold - lam), np.array([S * natural]))
+        forecast.expect(S * (hold - lam), np.array([S]))
         J += S * (rho + bias - lam[0]) + move * rng.standard_normal()
         levels.append(J)
         prices.append(lam[0])

@@ -88,7 +88,7 @@ def test_delta_rises_while_the_bound_holds_the_price_down() -> None:
         # The filter's own delta of this epoch, and what patience adds to it for the next.
         state = report["state"]
         after = float(state["forecast"]["delta"][0])
-        assert after == pytest.approx(report["price_delta"] / natural + 1.0 / patience)
+        assert after == pytest.approx(report["price_delta"] + natural / patience)
         assert state["patience"]["held"].tolist() == [epoch + 1.0]
     for J in (LIMIT + 1e-3, LIMIT - 5.0):
         state = one_more(plant, state, J, patience=patience)["state"]
@@ -99,18 +99,23 @@ def test_alpha_scales_what_patience_adds() -> None:
     plant, state = prepared()
     for alpha in (0.0, 0.4):
         report = one_more(plant, state, LIMIT + 100.0, alpha=(alpha,))
-        before = report["price_delta"] / report["price_natural"]
-        assert report["state"]["forecast"]["delta"][0] == pytest.approx(before + alpha / 10.0)
+        after = report["price_delta"] + alpha * report["price_natural"] / 10.0
+        assert report["state"]["forecast"]["delta"][0] == pytest.approx(after)
 
 
 def test_delta_that_was_lifted_is_the_less_certain_and_stays_within_its_bounds() -> None:
-    forecast = Forecast(2)
+    forecast, natural = Forecast(2), np.array([0.5, 2.0])
+    batch = prepared()[0].batch(J=[20.0, 20.0])
+    forecast.update(batch, np.array([LIMIT, LIMIT]), natural)
     deviation = np.sqrt(forecast.P[:, 1, 1])
+    np.testing.assert_array_equal(deviation, natural)
     forecast.lift(np.array([0.0, 0.3]))
     np.testing.assert_allclose(forecast.delta, [0.0, 0.3])
     np.testing.assert_allclose(np.sqrt(forecast.P[:, 1, 1]) - deviation, [0.0, 0.3], atol=1e-15)
     forecast.lift(np.array([1e3, 0.0]))
-    np.testing.assert_allclose(forecast.delta, [BOUNDS[1], 0.3])
+    forecast.expect(np.zeros(2), np.zeros(2))
+    _, delta, _ = forecast.update(batch, np.array([LIMIT, LIMIT]), natural)
+    np.testing.assert_allclose(delta, [BOUNDS[1] * 0.5, 0.3])
 
 
 def spend(patience: Patience, m: float, holds: Any, epochs: int, excess: float = 0.5) -> Array:

@@ -95,9 +95,9 @@ class CSPO(Remembers):
         """Measure, set the price, minimise the loss, and see what it changed."""
         sense, eps = self.sensitivity, self.config.clip
         sense.measure(self.learner, batch, self.config.metric)
-        J, delta, d = self.forecast.update(batch, d)
         S, natural = sense.S, sense.natural
-        hold = np.maximum(sense.rho + delta * natural, 0.0)
+        J, delta, d = self.forecast.update(batch, d, natural)
+        hold = np.maximum(sense.rho + delta, 0.0)
         wanted = (J - d) / (S + self.epsilon / natural)  # w (J - d)
         push = self.alpha * np.minimum(wanted, natural)
         known = batch.any_cost & (S > 0.0)  # before the first update nothing is known of a price
@@ -108,16 +108,16 @@ class CSPO(Remembers):
 
         stated = Loss(loss, clipped_reward(batch.adv_r), clipped_cost(batch.adv_c), clip=eps)
         fit = self.learner.fit(batch, stated)
-        self.forecast.expect(*sense.change(hold, lam))
+        self.forecast.expect(sense.change(hold, lam), S)
         sense.learn(lam, fit.ratio, batch)
         held = known & (wanted > natural)
         rise = self.patience.spend(held, (J - d) / LIMIT, self.config.patience)
-        self.forecast.lift(self.alpha * rise)
+        self.forecast.lift(self.alpha * rise * natural)
         self.multiplier = lam
         return fit.report(
             clip_fraction=clip_fraction(fit.ratio, batch.adv_r, eps),
             **per_constraint("price_rho", sense.rho),
-            **per_constraint("price_delta", delta * natural),
+            **per_constraint("price_delta", delta),
             **per_constraint("price_push", push),
             **per_constraint("price_natural", natural),
             **per_constraint("sensitivity", S),

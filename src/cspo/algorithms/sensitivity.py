@@ -133,9 +133,9 @@ class Sensitivity(Remembers):
         """Return [hold + push]_+ (K,), where one price does the work of others that share b."""
         return self._least_squares(self.bb @ hold + np.diag(self.bb) * push)
 
-    def change(self, hold: FloatArray, lam: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the change of cost (K,) that lam gives, and how it grows with delta."""
-        return self._per_eta * (self.bb @ (hold - lam)), self.S * self.natural
+    def change(self, hold: FloatArray, lam: FloatArray) -> FloatArray:
+        """Return the change of cost (K,) that an update at prices lam gives."""
+        return np.asarray(self._per_eta * (self.bb @ (hold - lam)))
 
     def learn(self, lam: FloatArray, ratio: Array, batch: Batch) -> None:
         """Compare what an update at prices lam (K,) changed with its first-order prediction."""
