@@ -183,7 +183,7 @@ class WrittenPrice:
 
     def _rise(self, i: int, excess: float) -> float:
         m, n = self.patience, self.held[i]
-        return (1.0 if n < m else max(excess, 1.0) * float(np.e ** ((n - m) / m))) / m
+        return (1.0 if n < m else max(excess * float(np.e ** ((n - m) / m)), 1.0)) / m
 
     def after(self, change: Array, lam: Array) -> None:
         """See the change of the surrogates (1 + K,) over the update."""

@@ -126,19 +126,21 @@ def spend(patience: Patience, m: float, holds: Any, epochs: int, excess: float =
 
 @pytest.mark.parametrize("m", [4.0, 10.0, 25.0])
 def test_patience_ends_delta_then_rises_e_fold_in_as_many_epochs_again(m: float) -> None:
-    rises = spend(Patience(1), m, [True], int(4 * m))[:, 0]
+    rises = spend(Patience(1), m, [True], int(4 * m), excess=1.0)[:, 0]
     evenly = int(m)
     np.testing.assert_allclose(rises[: evenly + 1], 1.0 / m)
     np.testing.assert_allclose(rises[:evenly].sum(), 1.0)
     np.testing.assert_allclose(rises[evenly + 1 :] / rises[evenly:-1], np.exp(1.0 / m))
 
 
-def test_patience_that_has_ended_lets_delta_rise_with_the_excess_above_the_limit() -> None:
+def test_patience_that_has_ended_lets_delta_rise_in_proportion_to_the_excess() -> None:
     m = 10
-    near, at, far = (spend(Patience(1), m, [True], 30, excess)[:, 0] for excess in (0.3, 1, 4))
-    np.testing.assert_array_equal(near, at)
-    np.testing.assert_array_equal(far[:m], near[:m])
-    np.testing.assert_allclose(far[m:], 4.0 * near[m:])
+    near, at, far = (spend(Patience(1), m, [True], 40, excess)[:, 0] for excess in (0.3, 1, 4))
+    np.testing.assert_allclose(far[m:], 4.0 * at[m:])
+    evenly = np.full_like(at, 1.0 / m)
+    np.testing.assert_allclose(near[m:], np.maximum(0.3 * at[m:], evenly[m:]))
+    assert (near == evenly).sum() == m + 13, "10 ln(1 / 0.3) = 12.04: no faster until then"
+    np.testing.assert_array_equal(far[:m], evenly[:m])
 
 
 def test_patience_is_finite_and_starts_anew_after_one_calm_epoch() -> None:
