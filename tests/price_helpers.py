@@ -52,10 +52,14 @@ class WrittenFilter:
     def __init__(self) -> None:
         self.x, self.P = np.zeros(2), np.zeros((2, 2))
         self.Q = self.R = self.answer = self.change = 0.0
-        self.gain, self.started = 1.0, False
+        self.gain, self.started, self.least = 1.0, False, None
 
     def see(self, y: float, error: float, natural: float) -> None:
         """Predict with the last change and its derivative by delta, then correct with y."""
+        if self.answer > 0.0:  # delta and its deviation are counted in the least natural price
+            least = natural if self.least is None else min(natural, self.least)
+            counted = np.diag([1.0, 1.0 if self.least is None else least / self.least])
+            self.x, self.P, self.least = counted @ self.x, counted @ self.P @ counted, least
         spread = max(forecast.SPREAD * natural, abs(self.x[1]))
         if not self.started:
             self.x[0], self.R, self.started = y, error**2, True

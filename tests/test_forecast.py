@@ -101,6 +101,22 @@ def test_delta_learns_what_the_model_gets_wrong(bias: float) -> None:
     assert delta == pytest.approx(bias, abs=1e-3)
 
 
+def test_delta_falls_with_natural_prices_and_does_not_rise_with_them() -> None:
+    """What was learned of the price while a cost hardly counted is no price once it does."""
+    forecast, S = Forecast(1), np.array([0.1])
+    found = []
+    for natural in (5.0, 5.0, 1.0, 1.0, 4.0, 2.0, 0.5):
+        y = forecast.predicted if found else np.array([20.0])  # nothing to learn
+        _, delta, _ = forecast.update(seen(y, 0.5), np.array([25.0]), np.array([natural]))
+        deviation = np.sqrt(forecast.P[0, 1, 1])
+        found.append(float(delta[0]))
+        forecast.expect(np.zeros(1), S)
+        if len(found) == 2:
+            forecast.lift(np.array([3.0]))
+    np.testing.assert_allclose(found, [0.0, 0.0, 0.6, 0.6, 0.6, 0.6, 0.3], rtol=1e-12)
+    assert deviation < 1.0
+
+
 def test_delta_stands_still_where_the_cost_does_not_answer_to_it() -> None:
     forecast = Forecast(1)
     for epoch in range(50):

@@ -7,8 +7,11 @@ The error e of y is known: the standard error of the epoch's episodes. The noise
 what the errors of the predictions have beyond that. So the gain K of the level is near 1 where
 episodes agree and the policy moves, and small where they scatter; and delta, which carries what
 gradients do not tell of the price that holds the cost, learns only as fast as y can teach. It
-wanders since the better a policy is, the dearer its limit; the lift is patience that ends. It is a
-price, and how far it wanders a number of natural prices: those rise as a policy gets safer.
+wanders since the better a policy is, the dearer its limit; the lift is patience that ends.
+
+delta is counted in the smallest natural price so far. As a cost begins to count, natural prices
+fall a hundredfold, and with them what was learned of the price while there was hardly any cost;
+later they rise as a policy gets safer, which is no reason to charge more.
 
 Costs are counted in units in which the limit is 25, the benchmark's, so that nothing depends on the
 unit in which they come. Where the limit is far below the first cost, or zero, that is 250 units.
@@ -37,12 +40,12 @@ class Forecast(Remembers):
 
     Attributes:
         J: (K,) the level in units, NaN before the first epoch.
-        delta: (K,) a price.
+        delta: (K,) a price, which falls with the smallest natural price so far.
         K: (K,) gain of the level.
         unit: (K,) of cost; zero before any cost occurred.
     """
 
-    remembered = ("unit", "J", "delta", "K", "P", "Q", "R", "predicted", "S")
+    remembered = ("unit", "J", "delta", "K", "P", "Q", "R", "predicted", "S", "least")
 
     def __init__(self, num_costs: int) -> None:
         """Start with nothing seen."""
@@ -52,6 +55,7 @@ class Forecast(Remembers):
         self.Q, self.R = np.zeros(num_costs), np.zeros(num_costs)  # variances of update and e
         self.predicted, self.S = np.zeros(num_costs), np.zeros(num_costs)
         self.unit = np.zeros(num_costs)
+        self.least = np.zeros(num_costs)  # the smallest natural price; 0 until S is known
 
     def cost_unit(self, J: FloatArray, d: FloatArray) -> FloatArray:
         """Return the unit of each cost (K,), which the first epoch with a cost J > 0 fixes."""
@@ -75,6 +79,7 @@ class Forecast(Remembers):
 
         `natural` are the natural prices of this epoch, (K,).
         """
+        self._count_in(natural)
         unit = self.cost_unit(batch.epoch_cost, d)
         y, d = batch.epoch_cost / unit, d / unit
         R = (batch.cost_error / unit) ** 2
@@ -86,6 +91,15 @@ class Forecast(Remembers):
             self._filter(y - self.predicted, natural)
         self._epoch_cost, self._in_use = batch.epoch_cost, unit
         return self.J, self.delta, d
+
+    def _count_in(self, natural: FloatArray) -> None:
+        """Take delta along as the smallest natural price falls, once there is one."""
+        before = np.where(self.least > 0.0, self.least, natural)
+        least = np.minimum(natural, before)
+        shrunk = least / before
+        self.delta, self.least = self.delta * shrunk, np.where(self.S > 0.0, least, self.least)
+        self.P[:, 1] *= shrunk[:, None]
+        self.P[:, :, 1] *= shrunk[:, None]
 
     def _filter(self, surprise: FloatArray, natural: FloatArray) -> None:
         F = np.zeros_like(self.P)
