@@ -3,7 +3,7 @@
 python docs/make_curves.py
 
 The runs are those of results/health-check, one seed; CSPO's there are older than its default, so it
-has those of results/regulator-confirm.
+has those of results/delta-confirm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cspo.runs.progress import progress_file, read_progress
 ROOT = Path(__file__).resolve().parents[1]
 CURVES = ROOT / "docs" / "algorithms" / "curves"
 HEALTH = ROOT / "results" / "health-check"
-CONFIRM = ROOT / "results" / "regulator-confirm" / "runs"
+CONFIRM = ROOT / "results" / "delta-confirm" / "runs"
 TASKS = {"SafetyHopperVelocity-v1": "Hopper", "SafetyPointGoal1-v0": "PointGoal1"}
 GREY = "#999999"
 

@@ -16,7 +16,7 @@ from cspo.runs.files import write_bytes
 from cspo.runs.progress import progress_file, read_progress
 
 ROOT = Path(__file__).resolve().parents[1]
-RUN = ROOT / "results" / "regulator-confirm" / "runs" / "SafetyHalfCheetahVelocity-v1-cspo-seed40"
+RUN = ROOT / "results" / "delta-confirm" / "runs" / "SafetyHalfCheetahVelocity-v1-cspo-seed75"
 ORANGE, BLUE, GREEN, PINK, GREY = "#d55e00", "#0072b2", "#009e73", "#aa4499", "#777777"
 
 
@@ -39,11 +39,12 @@ def main(run: Path = RUN) -> None:
         parts = {"price_rho": BLUE, "price_delta": GREEN, "price_push": PINK}
         lowest = np.maximum(table["price_push"], -table["price_rho"] - table["price_delta"])
         shown = table | {"price_push": lowest}
-        price.plot(epoch[begin], table["multiplier"][begin], color=ORANGE, label="price")
+        natural = table["price_natural"][begin]  # falls a hundredfold as the cost begins to count
+        price.plot(epoch[begin], table["multiplier"][begin] / natural, color=ORANGE, label="price")
         for name, colour in parts.items():
             label = name.removeprefix("price_")
-            price.plot(epoch[begin], shown[name][begin], "--", color=colour, label=label)
-        price.set_ylabel("price and its parts")
+            price.plot(epoch[begin], shown[name][begin] / natural, "--", color=colour, label=label)
+        price.set_ylabel("price and its parts,\nin natural prices")
         plant.semilogy(epoch[begin], table["sensitivity"][begin], color=BLUE, label="sensitivity S")
         plant.semilogy(epoch[begin], table["gain"][begin], color=PINK, label="gain K")
         plant.set_ylabel("S, K")
