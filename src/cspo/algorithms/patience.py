@@ -1,6 +1,6 @@
 """How fast delta rises, in natural prices, while the bound on the push holds the price down.
 
-    delta <- delta + alpha r / m        in an epoch in which the bound holds the price down
+    delta <- delta + alpha r / m natural        in an epoch in which the bound holds the price down
 
     r = 1                                             in the first m of them in a row
     r = max( 1, (J - d) / limit exp((n - m) / m) )    then, n being how many there were before
