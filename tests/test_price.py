@@ -409,6 +409,32 @@ def test_price_of_a_limit_that_cannot_be_met_rises_every_epoch() -> None:
     assert prices[top] > BOUNDS[1] * reports[top]["price_natural"], "delta is at its highest"
 
 
+def test_way_back_is_short_from_the_highest_price() -> None:
+    """A cost that no price brings down for a hundred epochs, and then nearly none, as after a fall.
+
+    Its gradient is a twelfth then, so that natural prices are twelve times as high, and the cost
+    hardly answers to the price, so that the filter learns nothing of it.
+    """
+    phase = [2.0]
+    plant = LinearPlant(
+        np.zeros(2),
+        lambda _: np.array([[1.0, 0.2], [0.0, phase[0]]]),
+        lambda _: np.zeros(1),
+        eta=1e-3,
+    )
+    algorithm, noise = price_of(plant), np.random.default_rng(0)
+
+    def one(J: float) -> float:
+        batch = plant.batch(J=[max(J + 8.0 * noise.standard_normal(), 0.1)], error=2.0)
+        algorithm.update(batch, batch.epoch_cost, np.array([LIMIT]))
+        return float(algorithm.multiplier[0] / algorithm.sensitivity.natural[0])
+
+    assert max(one(LIMIT + 40.0) for _ in range(100)) > BOUNDS[1]
+    phase[0] /= 12.0
+    prices = [one(0.3) for _ in range(40)]
+    assert prices[0] > 1.0 and max(prices[8:]) == 0.0
+
+
 def test_nothing_is_paid_before_the_first_update_and_in_epochs_without_cost() -> None:
     plant, _ = quadratic([3.0, 1.0, 0.0], [[1.0, 0.5, 0.0]], constant=4.0)
     algorithm = price_of(plant)

@@ -28,7 +28,7 @@ LIMIT = 25.0
 # In natural prices of the epoch:
 WANDER = 0.2  # of delta in an epoch
 SPREAD = 1.0  # of delta, when nothing is known of it; no more than that, or than delta itself
-BOUNDS = -1.0, 100.0  # of delta: beyond, the reward has a hundredth of the weight
+BOUNDS = -1.0, 20.0  # of delta: beyond, a step follows the cost alone, and the way back is long
 
 LEARN = 0.05  # how fast the noise of the update is learned
 ERROR_MEMORY = 0.8
